@@ -1,0 +1,4 @@
+//! See the crate documentation.
+
+/// The checked configuration.
+pub struct Config {}

@@ -1,0 +1,1 @@
+//! What a URL must pass before an engine may open it.
