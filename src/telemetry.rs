@@ -1,1 +1,1 @@
-//! See the crate documentation.
+pub fn chain(error: &dyn std::error::Error) -> String { error.to_string() }

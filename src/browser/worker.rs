@@ -78,7 +78,7 @@ impl Worker {
         let end = CancellationToken::new();
         let (ended_sender, ended) = watch::channel(None);
         let pid = child.id().unwrap_or_default();
-        let _task = tracker.spawn(reap(child, end.clone(), ended_sender));
+        let _task = tracker.spawn(reap(child, command.socket.clone(), end.clone(), ended_sender));
         let worker = Self { pid, socket: command.socket.clone(), started: Instant::now(), stderr, ended, end };
         worker.wait_until_listening(&command.binary, limit).await?;
         Ok(worker)
@@ -168,7 +168,12 @@ fn spawn(command: &WorkerCommand) -> std::io::Result<Child> {
 }
 
 /// Waits for the process, or kills its group and then waits for it.
-async fn reap(mut child: Child, end: CancellationToken, ended: watch::Sender<Option<ExitStatus>>) {
+async fn reap(
+    mut child: Child,
+    socket: PathBuf,
+    end: CancellationToken,
+    ended: watch::Sender<Option<ExitStatus>>,
+) {
     let group = child.id();
     let early = tokio::select! {
         status = child.wait() => Some(status),
@@ -182,6 +187,8 @@ async fn reap(mut child: Child, end: CancellationToken, ended: watch::Sender<Opt
             child.wait().await
         }
     };
+    // It may never have come to listen.
+    let _ = tokio::fs::remove_file(&socket).await;
     match status {
         Ok(status) => {
             let _ = ended.send(Some(status));

@@ -1,1 +1,5 @@
-//! What a URL must pass before an engine may open it.
+//! stub
+use url::Url;
+#[derive(Debug, Clone)]
+pub struct Cleared(pub Url);
+impl Cleared { pub fn url(&self) -> &Url { &self.0 } }

@@ -35,3 +35,7 @@ impl fmt::Display for HostPort {
         write!(f, "{}:{}", self.host, self.port)
     }
 }
+
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("stub")]
+pub struct Refusal;

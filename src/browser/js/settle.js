@@ -1,0 +1,89 @@
+// Runs in the page's own world before any script of the page. Leaves one function behind, under a symbol that the
+// page can find only by looking for it: `idle(capMs)` resolves when no timer of the page is due within a second.
+//
+// What the network does is not watched here: the protocol tells that.
+(() => {
+  "use strict";
+  const HORIZON_MS = 1000; // A timer due later than this is not waited for.
+  const REPEATS = 3; // A repeating timer counts for so many ticks ...
+  const REPEATS_MS = 1000; // ... or for so long, whichever ends first.
+  const CALM_TICKS = 2; // So many looks in a row must find nothing: callbacks of the last timer may set the next.
+
+  const { setTimeout, clearTimeout, setInterval, clearInterval, performance, Map, Promise, Math } = globalThis;
+  const now = () => performance.now();
+  const pending = new Map(); // timer id -> { due, every, ticks, since }
+
+  const run = (handler, args) => {
+    if (typeof handler === "function") return handler.apply(globalThis, args);
+    return (0, globalThis.eval)(String(handler));
+  };
+
+  const replace = (name, replacement) => {
+    const original = globalThis[name];
+    const disguise = { value: original.name, configurable: true };
+    Object.defineProperty(replacement, "name", disguise);
+    replacement.toString = () => Function.prototype.toString.call(original);
+    Object.defineProperty(replacement, "toString", { enumerable: false });
+    globalThis[name] = replacement;
+  };
+
+  replace("setTimeout", function (handler, delay = 0, ...args) {
+    const wait = Math.max(0, Number(delay) || 0);
+    const id = setTimeout(() => {
+      pending.delete(id);
+      run(handler, args);
+    }, delay);
+    pending.set(id, { due: now() + wait });
+    return id;
+  });
+
+  replace("setInterval", function (handler, delay = 0, ...args) {
+    const every = Math.max(1, Number(delay) || 0);
+    const id = setInterval(() => {
+      const timer = pending.get(id);
+      if (timer) {
+        timer.ticks += 1;
+        timer.due = now() + every;
+      }
+      run(handler, args);
+    }, delay);
+    pending.set(id, { due: now() + every, every, ticks: 0, since: now() });
+    return id;
+  });
+
+  const forget = (clear) =>
+    function (id) {
+      pending.delete(Number(id));
+      return clear(id);
+    };
+  replace("clearTimeout", forget(clearTimeout));
+  replace("clearInterval", forget(clearInterval));
+
+  // Milliseconds to the next timer that is waited for, or null.
+  const nextTimer = () => {
+    const at = now();
+    let next = null;
+    for (const timer of pending.values()) {
+      if (timer.every && (timer.ticks >= REPEATS || at - timer.since > REPEATS_MS)) continue;
+      const wait = timer.due - at;
+      if (wait <= HORIZON_MS && (next === null || wait < next)) next = wait;
+    }
+    return next;
+  };
+
+  const idle = (capMs) =>
+    new Promise((resolve) => {
+      const end = now() + capMs;
+      let calm = 0;
+      const look = () => {
+        const next = nextTimer();
+        calm = next === null ? calm + 1 : 0;
+        const left = end - now();
+        if (calm >= CALM_TICKS || left <= 0) return resolve({ idle: calm >= CALM_TICKS, timers: pending.size });
+        setTimeout(look, Math.min(Math.max(1, next ?? 1), left));
+      };
+      look();
+    });
+
+  Object.defineProperty(globalThis, Symbol.for("pandarium.idle"), { value: idle });
+})();
