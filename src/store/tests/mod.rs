@@ -1,0 +1,5 @@
+mod artifacts;
+mod durability;
+mod opening;
+mod retention;
+mod support;
