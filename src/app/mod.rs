@@ -1,1 +1,3 @@
-//! See the crate documentation.
+//! Use cases: the order of steps, and who owns what meanwhile.
+
+pub mod fetch;

@@ -175,7 +175,7 @@ impl Follower {
     /// Decides on a response before the page gets it.
     async fn response(&mut self, paused: Paused) -> Result<(), CdpError> {
         let is_top = self.is_top(&paused);
-        let Some(head) = head_of(&paused) else { return self.pass(&paused.request_id) };
+        let Some(head) = head_of(&paused, is_top) else { return self.pass(&paused.request_id) };
         if is_redirect(&head) {
             if is_top {
                 self.redirected = true;
@@ -319,11 +319,11 @@ impl Arrival {
     }
 }
 
-fn head_of(paused: &Paused) -> Option<ResponseHead> {
+fn head_of(paused: &Paused, is_top: bool) -> Option<ResponseHead> {
     let url = Url::parse(&paused.request.url).ok()?;
     let headers = paused.response_headers.iter().flatten();
     let headers = headers.map(|header| (header.name.clone(), header.value.clone())).collect();
-    Some(ResponseHead { url, status: paused.response_status_code?, headers })
+    Some(ResponseHead { is_top, url, status: paused.response_status_code?, headers })
 }
 
 /// As browsers see it: a redirect status without a `Location` is an ordinary response.

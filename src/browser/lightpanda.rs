@@ -30,7 +30,7 @@ use super::gate::Gate;
 use super::pool::{Lease, Pool};
 use super::worker::WorkerCommand;
 use super::{
-    Arrival, BrowserError, Cookie, Engine, Gatekeeper, NavigationFailure, Page, PageOptions, PageView, World, wait,
+    Arrival, BrowserError, Cookie, Engine, EngineIdentity, Gatekeeper, NavigationFailure, Page, PageOptions, PageView, World, wait,
 };
 use crate::domain::approval::Cleared;
 use crate::domain::deadline::Deadline;
@@ -94,6 +94,10 @@ impl Lightpanda {
 
 #[async_trait]
 impl Engine for Lightpanda {
+    fn identity(&self) -> Option<EngineIdentity> {
+        self.pool.identity().borrow().clone()
+    }
+
     async fn open(
         &self,
         first: &Cleared,

@@ -10,6 +10,7 @@ pub mod pool;
 pub mod wait;
 pub mod worker;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -108,6 +109,8 @@ pub struct Cookie {
 /// The head of a response to a document request.
 #[derive(Debug, Clone)]
 pub struct ResponseHead {
+    /// It answers a request of the top frame.
+    pub is_top: bool,
     pub url: Url,
     pub status: u16,
     pub headers: Vec<(String, String)>,
@@ -211,9 +214,22 @@ pub trait Page: Send {
     async fn close(self: Box<Self>);
 }
 
+/// Which engine it is, by its own word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineIdentity {
+    /// As callers name it, such as `lightpanda`.
+    pub name: &'static str,
+    pub version: String,
+    pub user_agent: String,
+    pub binary: PathBuf,
+}
+
 /// A source of pages.
 #[async_trait]
 pub trait Engine: Send + Sync {
+    /// None until it has shown a page, and while it is down.
+    fn identity(&self) -> Option<EngineIdentity>;
+
     /// Opens an empty page with what the caller wants it to have.
     async fn open(
         &self,

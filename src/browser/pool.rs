@@ -6,7 +6,6 @@
 
 mod supervise;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::cdp::{CdpError, Connection, Event};
 use super::worker::{Worker, WorkerCommand};
-use super::BrowserError;
+use super::{BrowserError, EngineIdentity};
 use crate::domain::deadline::Deadline;
 
 /// A connection is replaced after so many pages: V8 keeps a little of each.
@@ -64,14 +63,6 @@ pub struct PoolCounts {
     pub pages: u64,
     /// Process ids of the workers that live.
     pub pids: Vec<u32>,
-}
-
-/// What a worker told about itself when it was ready.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EngineIdentity {
-    pub version: String,
-    pub user_agent: String,
-    pub binary: PathBuf,
 }
 
 #[derive(Clone)]

@@ -10,10 +10,10 @@ use chromiumoxide::cdp::browser_protocol::target::{AttachToTargetParams, CloseTa
 use chromiumoxide::cdp::js_protocol::runtime::EvaluateParams;
 use serde_json::{Value, json};
 
-use super::{EngineIdentity, Idle, Inner, Member, Slot};
+use super::{Idle, Inner, Member, Slot};
 use crate::browser::cdp::{CdpError, Connection};
 use crate::browser::worker::Worker;
-use crate::browser::{BrowserError, LaunchError};
+use crate::browser::{BrowserError, EngineIdentity, LaunchError};
 use crate::domain::deadline::Deadline;
 
 /// How often a worker's memory, age and page count are looked at. Typed arrays grow about 250 MB a second.
@@ -95,7 +95,7 @@ async fn start(slot: usize, inner: &Inner) -> Result<Member, BrowserError> {
     };
     Ok(Member {
         worker,
-        identity: EngineIdentity { version, user_agent, binary: command.binary },
+        identity: EngineIdentity { name: "lightpanda", version, user_agent, binary: command.binary },
         active: AtomicUsize::new(0),
         pages: AtomicU64::new(0),
         idle: std::sync::Mutex::new(vec![idle]),

@@ -1,0 +1,270 @@
+//! One page load: open, navigate, wait, capture, close.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use url::Url;
+
+use super::gatekeeper::{Encoding, FetchGatekeeper, content_kind, has_no_content, is_attachment};
+use super::plan::LoadPlan;
+use crate::browser::wait::{self, WaitOutcome, WaitUntil};
+use crate::browser::{Arrival, BrowserError, Engine, NavigationFailure, Page, Redirect, ResponseHead, World};
+use crate::domain::approval::{self, Cleared};
+use crate::domain::deadline::Deadline;
+use crate::domain::network::{NetworkPolicy, Refusal};
+use crate::egress::resolver::{self, Diagnosis};
+use crate::egress::{RefusalMark, RefusalReason};
+use crate::reader::charset;
+use crate::reader::text_types::{self, Kind};
+use crate::reader::PageCapture;
+
+/// The normalising pass over the page.
+const NORMALISE: &str = include_str!("../../browser/js/normalise.js");
+/// The pass visits no more nodes than this.
+const MAX_NODES: u64 = 1_000_000;
+
+/// A page could not be loaded. Cheap to clone: callers that share a load share its error.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LoadError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Browser(#[from] BrowserError),
+    #[error("{url} answered with {content_type}, which is not a text")]
+    UnsupportedContentType { url: String, content_type: String },
+    #[error("{url} answered with status {http_status} and no body")]
+    Empty { url: String, http_status: u16 },
+    #[error("{url} is a download, not a page")]
+    Download { url: String, content_type: Option<String> },
+    #[error("what the page script returned was not understood: {0}")]
+    Capture(String),
+}
+
+/// What came of a load.
+#[derive(Debug)]
+pub struct Loaded {
+    pub final_url: Url,
+    pub redirects: Vec<Redirect>,
+    pub http_status: u16,
+    pub content_type: Option<String>,
+    pub encoding: Option<Encoding>,
+    pub wait: Option<WaitOutcome>,
+    pub body: Body,
+    pub timings: LoadTimings,
+}
+
+#[derive(Debug)]
+pub enum Body {
+    Page(Box<PageCapture>),
+    Text { kind: Kind, text: String },
+}
+
+/// Where the time of a load went, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct LoadTimings {
+    /// Until a worker was free and an empty page open.
+    pub open_ms: u64,
+    /// Until the response had been received whole.
+    pub navigate_ms: u64,
+    /// Until the page was ready.
+    pub wait_ms: u64,
+    /// The pass that reads the page.
+    pub capture_ms: u64,
+}
+
+/// What a load needs of the service.
+pub struct Loader {
+    pub engine: Arc<dyn Engine>,
+    pub policy: Arc<NetworkPolicy>,
+    pub mark: Option<RefusalMark>,
+}
+
+impl Loader {
+    /// Loads a page, and tries once more when its worker died under it: reading a page has no side effect of ours.
+    pub async fn load(&self, plan: &LoadPlan, deadline: Deadline) -> Result<Loaded, LoadError> {
+        let cleared = approval::decide(&self.policy, &plan.url)?;
+        match self.load_once(plan, &cleared, deadline).await {
+            Err(LoadError::Browser(BrowserError::WorkerLost { .. })) if !deadline.has_passed() => {
+                metrics::counter!("pandarium_fetch_retries_total").increment(1);
+                self.load_once(plan, &cleared, deadline).await
+            }
+            other => other,
+        }
+    }
+
+    async fn load_once(&self, plan: &LoadPlan, cleared: &Cleared, deadline: Deadline) -> Result<Loaded, LoadError> {
+        let clock = Stopwatch::start();
+        let gatekeeper = Arc::new(FetchGatekeeper::new(Arc::clone(&self.policy), self.mark.clone()));
+        let gate = Arc::clone(&gatekeeper);
+        let mut page = self.engine.open(cleared, &plan.page_options(), gate, deadline).await?;
+        let open_ms = clock.ms();
+        let visited = self.visit(page.as_mut(), plan, cleared, &gatekeeper, deadline).await;
+        match visited {
+            Ok(mut loaded) => {
+                page.close().await;
+                loaded.timings.open_ms = open_ms;
+                Ok(loaded)
+            }
+            Err(error) if leaves_the_page_whole(&error) => {
+                page.close().await;
+                Err(error)
+            }
+            // Its connection is dropped with it: nothing of this page may reach the next caller.
+            Err(LoadError::Browser(error)) => Err(self.diagnose(error, deadline).await),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn visit(
+        &self,
+        page: &mut dyn Page,
+        plan: &LoadPlan,
+        cleared: &Cleared,
+        gatekeeper: &FetchGatekeeper,
+        deadline: Deadline,
+    ) -> Result<Loaded, LoadError> {
+        let clock = Stopwatch::start();
+        page.navigate(cleared, deadline).await?;
+        let navigate_ms = clock.ms();
+        let mut wait = None;
+        if matches!(page.view().borrow().arrival, Some(Arrival::Document(_))) {
+            wait = Some(wait_for_page(page, plan, deadline).await?);
+        }
+        let wait_ms = clock.ms() - navigate_ms;
+        let view = page.view().borrow().clone();
+        if let Some(stopped) = view.stopped {
+            return Err(stopped.into());
+        }
+        let arrival = view.arrival.ok_or(BrowserError::PageLost)?;
+        let head = arrival.head().clone();
+        let (body, encoding) = match arrival {
+            Arrival::Refused(head) => return Err(self.why_refused(head, deadline).await),
+            Arrival::Body { head, bytes } => text_body(head, &bytes)?,
+            Arrival::Document(_) => (self.capture(page, plan, deadline).await?, gatekeeper.encoding()),
+        };
+        let final_url = match &body {
+            Body::Page(capture) => approval::decide(&self.policy, &capture.url)?.url().clone(),
+            Body::Text { .. } => head.url.clone(),
+        };
+        let capture_ms = clock.ms() - wait_ms - navigate_ms;
+        Ok(Loaded {
+            final_url,
+            redirects: view.redirects,
+            http_status: head.status,
+            content_type: head.header("content-type").map(str::to_owned),
+            encoding,
+            wait,
+            body,
+            timings: LoadTimings { open_ms: 0, navigate_ms, wait_ms, capture_ms },
+        })
+    }
+
+    async fn capture(&self, page: &mut dyn Page, plan: &LoadPlan, deadline: Deadline) -> Result<Body, LoadError> {
+        let options = json!({ "selector": plan.selector, "maxNodes": MAX_NODES });
+        let capture = page.call(World::Isolated, NORMALISE, &[options], deadline).await?;
+        let capture = serde_json::from_value(capture).map_err(|error| LoadError::Capture(error.to_string()))?;
+        Ok(Body::Page(Box::new(capture)))
+    }
+
+    /// Why a response was refused by its head.
+    async fn why_refused(&self, head: ResponseHead, deadline: Deadline) -> LoadError {
+        let url = head.url.to_string();
+        if let Some(reason) = self.mark.as_ref().and_then(|mark| mark.reason_in(&head.headers)) {
+            return self.why_the_proxy_refused(url, reason, deadline).await;
+        }
+        if has_no_content(head.status) {
+            return LoadError::Empty { url, http_status: head.status };
+        }
+        let content_type = head.header("content-type").map(str::to_owned);
+        if is_attachment(&head) {
+            return LoadError::Download { url, content_type };
+        }
+        LoadError::UnsupportedContentType { url, content_type: content_type.unwrap_or_default() }
+    }
+
+    async fn why_the_proxy_refused(&self, url: String, reason: RefusalReason, deadline: Deadline) -> LoadError {
+        let failure = match reason {
+            RefusalReason::Dns => NavigationFailure::Dns,
+            RefusalReason::Refused => NavigationFailure::Refused,
+            RefusalReason::Reset => NavigationFailure::Reset,
+            RefusalReason::Timeout => NavigationFailure::TimedOut,
+            RefusalReason::Private | RefusalReason::OwnPort => NavigationFailure::Other,
+        };
+        let error = BrowserError::Navigation { url, failure, engine_error: format!("proxy: {reason}") };
+        self.diagnose(error, deadline).await
+    }
+
+    /// The engine cannot tell a private address that it blocks from a dead host: judge the host ourselves.
+    async fn diagnose(&self, error: BrowserError, deadline: Deadline) -> LoadError {
+        let BrowserError::Navigation { url, failure, .. } = &error else { return error.into() };
+        if !matches!(failure, NavigationFailure::Refused | NavigationFailure::Other) {
+            return error.into();
+        }
+        let Ok(parsed) = Url::parse(url) else { return error.into() };
+        match resolver::diagnose(&self.policy, &parsed, deadline).await {
+            Diagnosis::Private(refusal) => BrowserError::Blocked { url: url.clone(), refusal }.into(),
+            Diagnosis::Unresolvable => {
+                let BrowserError::Navigation { url, engine_error, .. } = error else { return error.into() };
+                BrowserError::Navigation { url, failure: NavigationFailure::Dns, engine_error }.into()
+            }
+            Diagnosis::Reachable => error.into(),
+        }
+    }
+}
+
+/// Waits for what the caller asked for, in the order in which a person would: first the page, then the sign on it.
+async fn wait_for_page(page: &mut dyn Page, plan: &LoadPlan, deadline: Deadline) -> Result<WaitOutcome, LoadError> {
+    let cap = Duration::from_millis(plan.settle_ms);
+    let is_asked = plan.wait_for_selector.is_some() || plan.wait_for_script.is_some();
+    // What is asked for may come long before the page is quiet, or only after it.
+    let first = if is_asked { WaitUntil::DomContentLoaded } else { plan.wait_until };
+    let mut outcome = wait::until(page, first, cap, deadline).await?;
+    if let Some(selector) = &plan.wait_for_selector {
+        wait::for_selector(page, selector, deadline).await?;
+    }
+    if let Some(expression) = &plan.wait_for_script {
+        wait::for_expression(page, expression, deadline).await?;
+    }
+    if is_asked {
+        outcome = wait::until(page, plan.wait_until, cap, deadline).await?;
+    }
+    Ok(outcome)
+}
+
+/// A response that is a text by itself.
+fn text_body(head: ResponseHead, bytes: &[u8]) -> Result<(Body, Option<Encoding>), LoadError> {
+    let url = head.url.to_string();
+    if bytes.is_empty() {
+        return Err(LoadError::Empty { url, http_status: head.status });
+    }
+    let kind = content_kind(&head, Some(bytes)).unwrap_or(Kind::Unsupported);
+    if kind == Kind::Unsupported {
+        let content_type = head.header("content-type").unwrap_or_else(|| text_types::sniff(bytes)).to_owned();
+        return Err(LoadError::UnsupportedContentType { url, content_type });
+    }
+    let decoded = charset::decide(head.header("content-type"), bytes);
+    let encoding = Some(Encoding::of(&decoded));
+    Ok((Body::Text { kind, text: decoded.text }, encoding))
+}
+
+/// The navigation was stopped by ourselves, with the page as empty as it was: its connection can serve on.
+fn leaves_the_page_whole(error: &LoadError) -> bool {
+    matches!(
+        error,
+        LoadError::UnsupportedContentType { .. } | LoadError::Empty { .. } | LoadError::Download { .. }
+    )
+}
+
+/// Milliseconds since a start.
+struct Stopwatch(Instant);
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    fn ms(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
