@@ -5,3 +5,4 @@ pub mod clock;
 pub mod deadline;
 pub mod ids;
 pub mod network;
+pub mod secret;

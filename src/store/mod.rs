@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! What must outlive the process: SQLite for rows, plain files for long texts. The only module that names `sqlx`.
 //!
 //! ```text
@@ -131,3 +132,8 @@ async fn to_the_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + S
     let runtime = tokio::runtime::Handle::current();
     file_work(move || runtime.block_on(work)).await
 }
+=======
+//! See the crate documentation.
+
+pub mod data_dir;
+>>>>>>> config

@@ -51,7 +51,7 @@ pub(super) async fn supervise(slot: usize, inner: Arc<Inner>) {
             }
             Err(error) => {
                 failures += 1;
-                tracing::error!(worker.slot = slot, failures, error = %crate::telemetry::chain(&error), "a worker did not start");
+                tracing::error!(worker.slot = slot, failures, error = %crate::telemetry::error_chain(&error), "a worker did not start");
                 inner.set_slot(slot, Slot { member: None, failure: Some(error) });
             }
         }
