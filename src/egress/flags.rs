@@ -39,9 +39,12 @@ mod tests {
     fn a_direct_worker_blocks_every_special_range_and_opens_the_trusted_ones() {
         let flags = direct(&NetworkPolicy::new(vec!["198.18.0.0/15".parse().unwrap()], Vec::new()));
         assert!(flags.contains(&"--block-private-networks".to_owned()));
-        let ranges: Vec<_> = flags.windows(2).filter(|pair| pair[0] == "--block-cidrs").map(|pair| pair[1].as_str()).collect();
+        let ranges: Vec<_> =
+            flags.windows(2).filter(|pair| pair[0] == "--block-cidrs").map(|pair| pair[1].as_str()).collect();
         // What `--block-private-networks` leaves open.
-        for gap in ["2002::/16", "::/96", "2001::/23", "2001:db8::/32", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"] {
+        for gap in
+            ["2002::/16", "::/96", "2001::/23", "2001:db8::/32", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"]
+        {
             assert!(ranges.contains(&gap), "{gap}");
         }
         assert!(ranges.contains(&"-198.18.0.0/15"));

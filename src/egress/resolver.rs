@@ -130,7 +130,9 @@ mod tests {
     impl Lookup for Table {
         async fn lookup(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
             match self.0.iter().find(|(name, _)| *name == host) {
-                Some((_, addresses)) => Ok(addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), port)).collect()),
+                Some((_, addresses)) => {
+                    Ok(addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), port)).collect())
+                }
                 None => std::future::pending().await,
             }
         }
