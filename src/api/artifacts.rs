@@ -17,7 +17,7 @@ use super::openapi::{ResponseMap, problem_responses};
 use super::problem::{Code, Problem};
 use crate::domain::ids::ArtifactId;
 use crate::reader::window;
-use crate::store::{Artifact, Cursor};
+use crate::app::artifacts::{Artifact, Cursor};
 
 const DEFAULT_ITEMS: u32 = 50;
 const MAX_ITEMS: u32 = 500;
@@ -159,7 +159,7 @@ pub async fn list(
     }
     let cursor = query.cursor.as_deref().map(Cursor::from_str).transpose();
     let cursor = cursor.map_err(|_| invalid("cursor", "is not a cursor of this list"))?;
-    let (items, next) = state.store.list(limit, cursor).await?;
+    let (items, next) = state.artifacts.list(limit, cursor).await?;
     let items = items.into_iter().map(ArtifactDocument::from).collect();
     Ok(Json(ArtifactList { items, next_cursor: next.map(|cursor| cursor.to_string()) }))
 }
@@ -171,7 +171,7 @@ pub async fn get(
     State(state): State<Arc<ApiState>>,
     ApiPath(id): ApiPath<String>,
 ) -> Result<Json<ArtifactDocument>, Problem> {
-    let artifact = state.store.get(parse(&id)?).await?;
+    let artifact = state.artifacts.get(parse(&id)?).await?;
     artifact.map(|artifact| Json(artifact.into())).ok_or_else(not_found)
 }
 
@@ -188,7 +188,7 @@ pub async fn content(
     ApiQuery(query): ApiQuery<ContentQuery>,
 ) -> Result<Response, Problem> {
     check(&query)?;
-    let (artifact, text) = state.store.read(parse(&id)?).await?.ok_or_else(not_found)?;
+    let (artifact, text) = state.artifacts.read(parse(&id)?).await?.ok_or_else(not_found)?;
     let part = part(artifact.id, &text, &query)?;
     Ok(represent(part, representation, &artifact))
 }
@@ -200,7 +200,7 @@ pub async fn delete(
     State(state): State<Arc<ApiState>>,
     ApiPath(id): ApiPath<String>,
 ) -> Result<StatusCode, Problem> {
-    let is_deleted = state.store.delete(parse(&id)?).await?;
+    let is_deleted = state.artifacts.delete(parse(&id)?).await?;
     if is_deleted { Ok(StatusCode::NO_CONTENT) } else { Err(not_found()) }
 }
 

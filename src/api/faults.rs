@@ -5,16 +5,21 @@
 use super::problem::{Code, NavigationReason, Problem};
 use crate::browser::{BrowserError, NavigationFailure};
 use crate::domain::network::Refusal;
-use crate::store::StoreError;
+use crate::app::artifacts::StoreError;
 
 /// What is passed on of an exception's text.
 const MAX_SCRIPT_MESSAGE: usize = 500;
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
-        let code = if refusal.is_about_the_text() { Code::InvalidField } else { Code::NetworkBlocked };
-        let problem = Self::new(code, refusal.to_string());
-        if code == Code::InvalidField { problem.with("field", "url") } else { problem }
+        let detail = refusal.to_string();
+        match refusal {
+            // No address was judged: the text itself cannot be used.
+            Refusal::Invalid(_) | Refusal::TooLong { .. } | Refusal::HostName => {
+                Self::new(Code::InvalidField, detail).with("field", "url")
+            }
+            _ => Self::new(Code::NetworkBlocked, detail),
+        }
     }
 }
 

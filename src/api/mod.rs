@@ -13,9 +13,12 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub mod artifacts;
 pub mod connections;
 pub mod docs;
 pub mod extract;
+pub mod faults;
+pub mod fetch;
 pub mod frame;
 pub mod guard;
 pub mod hosts;
@@ -27,6 +30,8 @@ pub mod system;
 mod tests;
 pub mod tokens;
 
+use crate::app::artifacts::Artifacts;
+use crate::app::fetch::Fetcher;
 use guard::Guard;
 use system::{Readiness, StatusSource};
 
@@ -36,6 +41,9 @@ pub struct ApiState {
     pub status: Arc<dyn StatusSource>,
     pub readiness: watch::Receiver<Readiness>,
     pub metrics: PrometheusHandle,
+    pub fetcher: Fetcher,
+    pub fetch_limits: fetch::FetchLimits,
+    pub artifacts: Arc<Artifacts>,
 }
 
 /// The whole API, ready to be served.
@@ -53,6 +61,10 @@ fn routes() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(system::metrics))
         .routes(routes!(system::openapi))
         .routes(routes!(system::status))
+        .routes(routes!(fetch::fetch, fetch::fetch_by_query))
+        .routes(routes!(artifacts::list))
+        .routes(routes!(artifacts::get, artifacts::delete))
+        .routes(routes!(artifacts::content))
 }
 
 /// Every layer, the outermost first. They also cover what has no route.

@@ -75,6 +75,10 @@ pub struct PoolStatus {
     pub recycled: u64,
     /// Processes that ended by themselves, since the start.
     pub crashed: u64,
+    /// Pages served by the workers that live.
+    pub pages: u64,
+    /// Process ids of the workers that live.
+    pub pids: Vec<u32>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -53,7 +53,7 @@ pub struct LightpandaFlags {
     /// The largest body of a response, decoded.
     pub max_response_bytes: u64,
     /// V8's heap for one page.
-    pub page_heap_mb: u32,
+    pub page_heap_mb: u64,
     pub connections: usize,
 }
 

@@ -4,16 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::browser::{BodyVerdict, Gatekeeper, HeadVerdict, ResponseHead};
 use crate::domain::approval::{self, Cleared};
-use crate::domain::network::{NetworkPolicy, Refusal};
-use crate::egress::RefusalMark;
+use crate::domain::network::Refusal;
+use crate::egress::outlet::Outlet;
 use crate::reader::charset::{self, Decoded};
 use crate::reader::text_types::{self, Kind};
 
 /// Decides for one page load.
 pub struct FetchGatekeeper {
-    policy: Arc<NetworkPolicy>,
-    /// How the proxy marks its own answers, where workers go through it.
-    mark: Option<RefusalMark>,
+    outlet: Arc<Outlet>,
     encoding: Mutex<Option<Encoding>>,
 }
 
@@ -32,8 +30,8 @@ impl Encoding {
 }
 
 impl FetchGatekeeper {
-    pub fn new(policy: Arc<NetworkPolicy>, mark: Option<RefusalMark>) -> Self {
-        Self { policy, mark, encoding: Mutex::new(None) }
+    pub fn new(outlet: Arc<Outlet>) -> Self {
+        Self { outlet, encoding: Mutex::new(None) }
     }
 
     /// The encoding of the last document that the top frame got.
@@ -44,11 +42,11 @@ impl FetchGatekeeper {
 
 impl Gatekeeper for FetchGatekeeper {
     fn request(&self, url: &str) -> Result<Cleared, Refusal> {
-        approval::decide(&self.policy, url)
+        approval::decide(self.outlet.policy(), url)
     }
 
     fn head(&self, head: &ResponseHead) -> HeadVerdict {
-        let is_refusal = self.mark.as_ref().is_some_and(|mark| mark.reason_in(&head.headers).is_some());
+        let is_refusal = self.outlet.reason_in(&head.url, &head.headers).is_some();
         let is_unsupported = content_kind(head, None) == Some(Kind::Unsupported);
         if is_refusal || has_no_content(head.status) || is_attachment(head) || is_unsupported {
             return HeadVerdict::Refuse;

@@ -12,9 +12,10 @@ use crate::browser::wait::{self, WaitOutcome, WaitUntil};
 use crate::browser::{Arrival, BrowserError, Engine, NavigationFailure, Page, Redirect, ResponseHead, World};
 use crate::domain::approval::{self, Cleared};
 use crate::domain::deadline::Deadline;
-use crate::domain::network::{NetworkPolicy, Refusal};
-use crate::egress::resolver::{self, Diagnosis};
-use crate::egress::{RefusalMark, RefusalReason};
+use crate::domain::network::Refusal;
+use crate::egress::outlet::Outlet;
+use crate::egress::proxy::Reason;
+use crate::egress::resolver::Diagnosis;
 use crate::reader::charset;
 use crate::reader::text_types::{self, Kind};
 use crate::reader::PageCapture;
@@ -76,14 +77,13 @@ pub struct LoadTimings {
 /// What a load needs of the service.
 pub struct Loader {
     pub engine: Arc<dyn Engine>,
-    pub policy: Arc<NetworkPolicy>,
-    pub mark: Option<RefusalMark>,
+    pub outlet: Arc<Outlet>,
 }
 
 impl Loader {
     /// Loads a page, and tries once more when its worker died under it: reading a page has no side effect of ours.
     pub async fn load(&self, plan: &LoadPlan, deadline: Deadline) -> Result<Loaded, LoadError> {
-        let cleared = approval::decide(&self.policy, &plan.url)?;
+        let cleared = approval::decide(self.outlet.policy(), &plan.url)?;
         match self.load_once(plan, &cleared, deadline).await {
             Err(LoadError::Browser(BrowserError::WorkerLost { .. })) if !deadline.has_passed() => {
                 metrics::counter!("pandarium_fetch_retries_total").increment(1);
@@ -95,7 +95,7 @@ impl Loader {
 
     async fn load_once(&self, plan: &LoadPlan, cleared: &Cleared, deadline: Deadline) -> Result<Loaded, LoadError> {
         let clock = Stopwatch::start();
-        let gatekeeper = Arc::new(FetchGatekeeper::new(Arc::clone(&self.policy), self.mark.clone()));
+        let gatekeeper = Arc::new(FetchGatekeeper::new(Arc::clone(&self.outlet)));
         let gate = Arc::clone(&gatekeeper);
         let mut page = self.engine.open(cleared, &plan.page_options(), gate, deadline).await?;
         let open_ms = clock.ms();
@@ -144,7 +144,7 @@ impl Loader {
             Arrival::Document(_) => (self.capture(page, plan, deadline).await?, gatekeeper.encoding()),
         };
         let final_url = match &body {
-            Body::Page(capture) => approval::decide(&self.policy, &capture.url)?.url().clone(),
+            Body::Page(capture) => approval::decide(self.outlet.policy(), &capture.url)?.url().clone(),
             Body::Text { .. } => head.url.clone(),
         };
         let capture_ms = clock.ms() - wait_ms - navigate_ms;
@@ -170,7 +170,7 @@ impl Loader {
     /// Why a response was refused by its head.
     async fn why_refused(&self, head: ResponseHead, deadline: Deadline) -> LoadError {
         let url = head.url.to_string();
-        if let Some(reason) = self.mark.as_ref().and_then(|mark| mark.reason_in(&head.headers)) {
+        if let Some(reason) = self.outlet.reason_in(&head.url, &head.headers) {
             return self.why_the_proxy_refused(url, reason, deadline).await;
         }
         if has_no_content(head.status) {
@@ -183,13 +183,13 @@ impl Loader {
         LoadError::UnsupportedContentType { url, content_type: content_type.unwrap_or_default() }
     }
 
-    async fn why_the_proxy_refused(&self, url: String, reason: RefusalReason, deadline: Deadline) -> LoadError {
+    async fn why_the_proxy_refused(&self, url: String, reason: Reason, deadline: Deadline) -> LoadError {
         let failure = match reason {
-            RefusalReason::Dns => NavigationFailure::Dns,
-            RefusalReason::Refused => NavigationFailure::Refused,
-            RefusalReason::Reset => NavigationFailure::Reset,
-            RefusalReason::Timeout => NavigationFailure::TimedOut,
-            RefusalReason::Private | RefusalReason::OwnPort => NavigationFailure::Other,
+            Reason::Dns => NavigationFailure::Dns,
+            Reason::Refused => NavigationFailure::Refused,
+            Reason::Reset | Reason::Busy => NavigationFailure::Reset,
+            Reason::Timeout => NavigationFailure::TimedOut,
+            Reason::Private | Reason::OwnPort | Reason::Invalid => NavigationFailure::Other,
         };
         let error = BrowserError::Navigation { url, failure, engine_error: format!("proxy: {reason}") };
         self.diagnose(error, deadline).await
@@ -202,7 +202,7 @@ impl Loader {
             return error.into();
         }
         let Ok(parsed) = Url::parse(url) else { return error.into() };
-        match resolver::diagnose(&self.policy, &parsed, deadline).await {
+        match self.outlet.diagnose(&parsed, deadline).await {
             Diagnosis::Private(refusal) => BrowserError::Blocked { url: url.clone(), refusal }.into(),
             Diagnosis::Unresolvable => {
                 let BrowserError::Navigation { url, engine_error, .. } = error else { return error.into() };
