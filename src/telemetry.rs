@@ -1,6 +1,7 @@
 //! Tracing, the metrics recorder, and how a chain of errors is written.
 
 use std::error::Error;
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
@@ -36,12 +37,24 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// Sends the log to standard error. `filter` is a `tracing` directive list, such as `info` or `pandarium=debug`.
 pub fn init_logging(filter: &str, format: LogFormat) -> Result<(), TelemetryError> {
     let filter = EnvFilter::try_new(filter).map_err(TelemetryError::Filter)?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     let set = match format {
         LogFormat::Text => lines.finish().try_init(),
         LogFormat::Json => lines.json().finish().try_init(),
     };
     set.map_err(TelemetryError::Logging)
+}
+
+/// From here on a panic is a log line with its place. What the panic says is left out: it may quote a page, as that of
+/// a slice cut inside a character does.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string);
+        tracing::error!(place, "panicked");
+    }));
 }
 
 /// Installs the process's recorder. The handle renders what `/metrics` answers; keep [`upkeep`] running beside it.

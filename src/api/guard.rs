@@ -153,9 +153,8 @@ fn check_origin(host: &str, headers: &HeaderMap) -> Result<(), Problem> {
 fn check_query(uri: &Uri) -> Result<(), Problem> {
     let is_token = |name: &str| name.eq_ignore_ascii_case("token") || name.eq_ignore_ascii_case("access_token");
     if form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).any(|(name, _)| is_token(&name)) {
-        return Err(Problem::new(Code::InvalidRequest, "A token does not belong into the URL.").hint(
-            "Send the token in the Authorization header; percent-encode a URL that is itself a query value.",
-        ));
+        return Err(Problem::new(Code::InvalidRequest, "A token does not belong into the URL.")
+            .hint("Send the token in the Authorization header; percent-encode a URL that is itself a query value."));
     }
     Ok(())
 }

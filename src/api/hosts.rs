@@ -17,7 +17,8 @@ impl AllowedHosts {
             // A client leaves out the default port of http.
             exact.extend(loopback.map(str::to_owned));
         }
-        let (with_port, any_port): (Vec<_>, Vec<_>) = names.iter().cloned().partition(|name| split_port(name).is_some());
+        let (with_port, any_port): (Vec<_>, Vec<_>) =
+            names.iter().cloned().partition(|name| split_port(name).is_some());
         exact.extend(with_port);
         Self { exact, any_port }
     }

@@ -45,10 +45,8 @@ pub fn document() -> OpenApi {
     ProblemDocument::schemas(&mut schemas);
     let components = document.components.get_or_insert_with(Components::new);
     components.schemas.extend(schemas);
-    components.add_security_scheme(
-        BEARER,
-        SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()),
-    );
+    components
+        .add_security_scheme(BEARER, SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()));
     for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
             complete(path, operation);
@@ -157,13 +155,15 @@ mod tests {
                 assert!(!response[CODES].as_array().unwrap().is_empty(), "{name} {status}");
             }
             assert!(responses.keys().any(|status| status.starts_with('2')), "{name} never succeeds");
+            assert!(responses.values().all(|response| response["description"].is_string()), "{name}");
             assert_eq!(operation["security"][0].get(BEARER).is_some(), needs_token(path), "{name}");
         }
     }
 
     #[test]
     fn codes_of_one_status_share_its_response() {
-        let responses = serde_json::to_value(problem_responses(&[Code::ShuttingDown, Code::EngineUnavailable])).unwrap();
+        let responses =
+            serde_json::to_value(problem_responses(&[Code::ShuttingDown, Code::EngineUnavailable])).unwrap();
         assert_eq!(responses["503"][CODES], json!(["engine_unavailable", "shutting_down"]));
         assert_eq!(responses["503"]["headers"]["Retry-After"]["schema"]["type"], "integer");
         assert_eq!(responses.as_object().unwrap().len(), 1);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -51,7 +52,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Serves until `shutdown`, then lets calls in flight end. Returns once every connection is closed.
 ///
-/// A client that hangs up ends its call: hyper drops the handler's future, and all that it holds.
+/// A client that hangs up ends its call: hyper drops the handler's future, and all that it holds. What is no HTTP, or a
+/// head above the limit, never becomes a request: hyper answers it itself, with a bare 400 or 431.
 pub async fn serve_connections(
     listener: TcpListener,
     router: Router,
@@ -68,7 +70,7 @@ pub async fn serve_connections(
     drain(&connections, limits.drain).await;
 }
 
-async fn accept(listener: &TcpListener, connections: &std::sync::Arc<Connections>) -> (TcpStream, Place) {
+async fn accept(listener: &TcpListener, connections: &Arc<Connections>) -> (TcpStream, Place) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return (stream, connections.admit().await),

@@ -110,7 +110,7 @@ impl Health {
 /// The process is alive
 ///
 /// Touches no browser.
-#[utoipa::path(get, path = "/healthz", tag = "system", responses((status = 200, body = Health)))]
+#[utoipa::path(get, path = "/healthz", tag = "system", responses((status = 200, description = "Alive", body = Health)))]
 pub async fn healthz() -> Json<Health> {
     Health::new("ok")
 }
@@ -124,7 +124,10 @@ impl utoipa::IntoResponses for ReadyProblems {
 }
 
 /// A pooled worker has loaded a page
-#[utoipa::path(get, path = "/readyz", tag = "system", responses((status = 200, body = Health), ReadyProblems))]
+#[utoipa::path(
+    get, path = "/readyz", tag = "system",
+    responses((status = 200, description = "Ready", body = Health), ReadyProblems)
+)]
 pub async fn readyz(State(state): State<Arc<ApiState>>) -> Result<Json<Health>, Problem> {
     match &*state.readiness.borrow() {
         Readiness::Ready => Ok(Health::new("ready")),
@@ -135,7 +138,10 @@ pub async fn readyz(State(state): State<Arc<ApiState>>) -> Result<Json<Health>, 
 }
 
 /// Versions, pool, store and limits
-#[utoipa::path(get, path = "/v1/status", tag = "system", responses((status = 200, body = StatusReport)))]
+#[utoipa::path(
+    get, path = "/v1/status", tag = "system",
+    responses((status = 200, description = "The state at this moment", body = StatusReport))
+)]
 pub async fn status(State(state): State<Arc<ApiState>>) -> Json<StatusReport> {
     Json(state.status.status().await)
 }
@@ -143,7 +149,7 @@ pub async fn status(State(state): State<Arc<ApiState>>) -> Json<StatusReport> {
 /// Metrics in the Prometheus text format
 #[utoipa::path(
     get, path = "/metrics", tag = "system",
-    responses((status = 200, body = String, content_type = "text/plain"))
+    responses((status = 200, description = "All metrics", body = String, content_type = "text/plain"))
 )]
 pub async fn metrics(State(state): State<Arc<ApiState>>) -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], state.metrics.render())
@@ -152,7 +158,7 @@ pub async fn metrics(State(state): State<Arc<ApiState>>) -> impl IntoResponse {
 /// This document
 #[utoipa::path(
     get, path = "/openapi.json", tag = "system",
-    responses((status = 200, body = serde_json::Value, content_type = "application/json"))
+    responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value, content_type = "application/json"))
 )]
 pub async fn openapi() -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], document_json())
