@@ -114,15 +114,17 @@ pub struct ContentDocument {
     pub content: String,
     /// Where `content` begins in the whole text, in characters.
     pub offset: usize,
-    /// Where the next part begins; null at the end.
+    /// The `offset` of the next part, counted from the beginning of the section where `heading` was given; null at the
+    /// end.
     pub next_offset: Option<usize>,
-    /// Characters of the whole text.
+    /// Characters of the whole text, or of the section.
     pub total_chars: usize,
     /// Where `find` was given: the matches in place of `content`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matches: Option<Vec<MatchDocument>>,
-    /// There are more than 100 matches.
-    pub matches_truncated: bool,
+    /// How many matches there are; the first 100 are in `matches`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_matches: Option<usize>,
 }
 
 /// A place where the text was found.
@@ -237,7 +239,7 @@ fn part(id: ArtifactId, text: &str, query: &ContentQuery) -> Result<ContentDocum
     if let Some(needle) = &query.find {
         return Ok(matches_of(id, text, needle));
     }
-    let (begin, text_of_part) = match &query.heading {
+    let (begin, text) = match &query.heading {
         Some(heading) => {
             let section = window::section(text, heading).ok_or_else(|| {
                 Problem::new(Code::NotFound, "The text has no section with this heading.")
@@ -245,30 +247,28 @@ fn part(id: ArtifactId, text: &str, query: &ContentQuery) -> Result<ContentDocum
             })?;
             (section.offset, section.content)
         }
-        None => (0, text.to_owned()),
+        None => (0, text),
     };
-    let page = window::page(&text_of_part, query.offset.unwrap_or(0), query.limit.unwrap_or(DEFAULT_CHARS));
+    let page = window::page(text, query.offset.unwrap_or(0), query.limit.unwrap_or(DEFAULT_CHARS));
     Ok(ContentDocument {
         id,
-        content: page.content,
+        content: page.content.to_owned(),
         offset: begin + page.offset,
         next_offset: page.next_offset,
         total_chars: page.total,
         matches: None,
-        matches_truncated: false,
+        total_matches: None,
     })
 }
 
 fn matches_of(id: ArtifactId, text: &str, needle: &str) -> ContentDocument {
-    let mut found = window::find(text, needle, MATCH_CONTEXT, MAX_MATCHES + 1);
-    let matches_truncated = found.len() > MAX_MATCHES;
-    found.truncate(MAX_MATCHES);
-    let document = |found: window::Match| MatchDocument {
+    let found = window::find(text, needle, MATCH_CONTEXT, MAX_MATCHES);
+    let document = |found: &window::Match<'_>| MatchDocument {
         offset: found.offset,
         line: found.line,
-        before: found.before,
-        found: found.found,
-        after: found.after,
+        before: found.before.to_owned(),
+        found: found.matched.to_owned(),
+        after: found.after.to_owned(),
     };
     ContentDocument {
         id,
@@ -276,8 +276,8 @@ fn matches_of(id: ArtifactId, text: &str, needle: &str) -> ContentDocument {
         offset: 0,
         next_offset: None,
         total_chars: text.chars().count(),
-        matches: Some(found.into_iter().map(document).collect()),
-        matches_truncated,
+        matches: Some(found.matches.iter().map(document).collect()),
+        total_matches: Some(found.total),
     }
 }
 

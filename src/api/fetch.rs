@@ -16,7 +16,7 @@ use super::extract::{ApiJson, ApiQuery, Representation};
 use super::openapi::{ResponseMap, problem_responses};
 use super::problem::{Code, NavigationReason, Problem};
 use crate::app::fetch::FetchError;
-use crate::app::fetch::answer::Answer;
+use crate::app::fetch::answer::{Answer, Warning};
 use crate::app::fetch::load::LoadError;
 use crate::app::fetch::plan::{Keep, LoadPlan, Plan, PlannedCookie};
 use crate::browser::wait::WaitUntil;
@@ -62,7 +62,6 @@ pub struct FetchRequest {
     pub settle_ms: Option<u64>,
     /// Request headers by name, sent to the URL's origin only. By POST only.
     #[param(ignore)]
-    #[schema(max_properties = 50)]
     pub headers: Option<BTreeMap<String, String>>,
     /// Cookies that the page finds. By POST only.
     #[param(ignore)]
@@ -225,7 +224,7 @@ fn represent(answer: Answer, representation: Representation) -> Response {
         set(HeaderName::from_static("x-pandarium-artifact"), &artifact.id.to_string());
     }
     if !answer.warnings.is_empty() {
-        let codes: Vec<&str> = answer.warnings.iter().map(|warning| warning.code.as_str()).collect();
+        let codes: Vec<String> = answer.warnings.iter().map(Warning::code).collect();
         set(HeaderName::from_static("x-pandarium-warnings"), &codes.join(", "));
     }
     (headers, answer.content).into_response()
@@ -290,11 +289,10 @@ impl From<LoadError> for Problem {
 impl From<ReaderError> for Problem {
     fn from(error: ReaderError) -> Self {
         match error {
-            ReaderError::InvalidSelector => {
+            ReaderError::InvalidSelector { .. } => {
                 Self::new(Code::InvalidField, "The selector is not valid CSS.").with("field", "selector")
             }
-            ReaderError::NothingSelected => Self::new(Code::TargetNotFound, "Nothing on the page matches the selector."),
-            other => Self::internal(other),
+            ReaderError::SelectorNotFound => Self::new(Code::TargetNotFound, "Nothing on the page matches the selector."),
         }
     }
 }

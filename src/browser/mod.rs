@@ -192,7 +192,7 @@ pub struct PageView {
 
 /// One page of an engine, alone in its browser context.
 #[async_trait]
-pub trait Page: Send {
+pub trait Page: Send + Sync {
     /// Opens a URL. Returns once the response has been dealt with: a document is there, but may still be loading.
     async fn navigate(&mut self, target: &Cleared, deadline: Deadline) -> Result<(), BrowserError>;
 

@@ -14,16 +14,17 @@ use tokio::process::{Child, Command};
 /// How much of the end of each stream is kept. The reason of a failure stands at the end.
 const KEPT_BYTES: usize = 16 * 1024;
 
-/// How long a killed child may take to vanish before its reaping is left to the runtime.
-const REAP_LIMIT: Duration = Duration::from_secs(1);
+/// How long a killed group may take to vanish. What is left then is reaped by the runtime, and a
+/// grandchild by the system, which in a container without an init process can mean never.
+const END_LIMIT: Duration = Duration::from_secs(1);
 
 /// A fork elsewhere in this process holds a descriptor of a just written binary until its own exec,
 /// and until then the kernel refuses to run that binary ("text file busy").
 const BUSY_RETRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Secrets of the service, which no child of this module needs.
-const WITHHELD: [&str; 2] = ["PANDARIUM_TOKEN", "PANDARIUM_APPROVER_TOKEN"];
+/// Settings of the service that hold secrets. No child of this module needs them.
+const WITHHELD: [&str; 3] = ["PANDARIUM_TOKEN", "PANDARIUM_APPROVER_TOKEN", "PANDARIUM_UPSTREAM_PROXY"];
 
 /// What a child left behind. Both texts are the ends of their streams, at most [`KEPT_BYTES`] bytes,
 /// with control characters replaced.
@@ -85,12 +86,15 @@ struct Group(Child);
 impl Drop for Group {
     fn drop(&mut self) {
         let Some(id) = self.0.id().and_then(|id| i32::try_from(id).ok()) else { return };
+        let group = Pid::from_raw(id);
         // It can only fail because the group has just ended by itself.
-        let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
-        // A killed child ends within milliseconds. Waiting for it here means that nothing writes
-        // into the temporary directory any more when the caller removes it.
+        let _ = killpg(group, Signal::SIGKILL);
+        // Killed processes end within milliseconds. Waiting for all of them here means that nothing
+        // writes into the temporary directory any more when the caller removes it. pip can be a
+        // grandchild: version managers put a shell script in its place.
         let killed = Instant::now();
-        while matches!(self.0.try_wait(), Ok(None)) && killed.elapsed() < REAP_LIMIT {
+        let is_there = |child: &mut Child| matches!(child.try_wait(), Ok(None)) || killpg(group, None).is_ok();
+        while is_there(&mut self.0) && killed.elapsed() < END_LIMIT {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -142,6 +146,9 @@ mod tests {
     async fn the_secrets_of_the_service_are_withheld() {
         let withheld = command("sh");
         let removed = withheld.as_std().get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name);
-        assert_eq!(removed.collect::<Vec<_>>(), ["PANDARIUM_APPROVER_TOKEN", "PANDARIUM_TOKEN"]);
+        assert_eq!(
+            removed.collect::<Vec<_>>(),
+            ["PANDARIUM_APPROVER_TOKEN", "PANDARIUM_TOKEN", "PANDARIUM_UPSTREAM_PROXY"]
+        );
     }
 }

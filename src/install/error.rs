@@ -24,7 +24,7 @@ pub enum InstallError {
     )]
     PipFailed { stderr: String },
 
-    #[error("the wheel that pip downloaded cannot be unpacked: try again, or install a release with --channel stable")]
+    #[error("the wheel that pip downloaded cannot be unpacked: try again, or run `pandarium update` for a release")]
     BadWheel {
         #[source]
         source: zip::result::ZipError,
@@ -43,7 +43,9 @@ pub enum InstallError {
         source: reqwest::Error,
     },
 
-    #[error("{url} answered {status}: check the release URL, or install the pinned build with --channel pinned")]
+    #[error(
+        "{url} answered {status}: try again later, check the release URL, or run `pandarium setup` for the pinned build"
+    )]
     HttpStatus { url: String, status: u16 },
 
     #[error(
@@ -66,17 +68,17 @@ pub enum InstallError {
     },
 
     #[error(
-        "the release {release} has no asset {asset}: try the other channel, or install the pinned build with --channel pinned"
+        "the release {release} has no asset {asset}: try the other channel, or run `pandarium setup` for the pinned build"
     )]
     NoAsset { release: String, asset: &'static str },
 
     #[error(
-        "the release {release} states no usable SHA-256 for {asset}, so it cannot be verified: install the pinned build with --channel pinned"
+        "the release {release} states no usable SHA-256 for {asset}, so it cannot be verified: run `pandarium setup` for the pinned build"
     )]
     NoDigest { release: String, asset: &'static str },
 
     #[error(
-        "the download is larger than the limit of {limit} bytes: check the source, or install the pinned build with --channel pinned"
+        "the download is larger than the limit of {limit} bytes: check the source, or run `pandarium setup` for the pinned build"
     )]
     TooLarge { limit: u64 },
 

@@ -40,5 +40,5 @@ async fn compare(binary: &Path, release: &Release) -> Result<Option<Update>, Ins
     let newest = release.newest().await?;
     let installed = digest_of(binary).await?;
     let differs = installed != newest.digest;
-    Ok(differs.then(|| Update { release: newest.release, newest: newest.digest, installed }))
+    Ok(differs.then_some(Update { release: newest.release, newest: newest.digest, installed }))
 }

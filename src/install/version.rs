@@ -68,7 +68,7 @@ mod tests {
     #[tokio::test]
     async fn a_binary_that_prints_no_version_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        for body in ["true", "echo; echo 1.0.2", "head -c 200 /dev/zero | tr '\\0' x"] {
+        for body in ["true", "echo; echo", "head -c 200 /dev/zero | tr '\\0' x"] {
             let error = version_of(&script(directory.path(), body), LIMIT).await.unwrap_err();
             assert!(matches!(error, InstallError::VersionFailed { .. }), "{body}: {error}");
         }

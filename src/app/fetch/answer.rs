@@ -7,7 +7,7 @@ use super::gatekeeper::Encoding;
 use super::load::LoadTimings;
 use crate::browser::wait::WaitOutcome;
 use crate::domain::ids::ArtifactId;
-use crate::reader::{Coverage, Format, Link};
+use crate::reader::{Coverage, Format, PageLink, ReadWarning};
 
 /// A page as text.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -40,7 +40,7 @@ pub struct Answer {
     pub truncated: bool,
     /// The links of the page, where `format` is `links`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub links: Option<Vec<Link>>,
+    pub links: Option<Vec<PageLink>>,
     /// Which part of the page this is: `article`, `stripped`, `full`, `selector`, or `verbatim` for what is a text
     /// by itself.
     pub mode_used: String,
@@ -98,10 +98,30 @@ pub struct Timings {
     pub read_ms: u64,
 }
 
-/// Something that a reader of the answer should know.
+/// Something that a reader of the answer should know, by its `code`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Warning {
-    /// Stable snake_case name.
-    pub code: String,
-    pub message: String,
+#[serde(untagged)]
+pub enum Warning {
+    Page(ReadWarning),
+    Text(TextWarning),
+}
+
+/// About a response that is a text by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum TextWarning {
+    /// The response says that it is JSON and is not: it comes as it is.
+    InvalidJson,
+    /// Indented, the JSON would be many times as long: it comes as it is.
+    JsonNotIndented,
+    /// The response has no elements: the selector was not used.
+    SelectorUnused,
+}
+
+impl Warning {
+    /// Its stable name.
+    pub fn code(&self) -> String {
+        let value = serde_json::to_value(self).unwrap_or_default();
+        value["code"].as_str().unwrap_or_default().to_owned()
+    }
 }

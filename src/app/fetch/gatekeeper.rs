@@ -6,7 +6,7 @@ use crate::browser::{BodyVerdict, Gatekeeper, HeadVerdict, ResponseHead};
 use crate::domain::approval::{self, Cleared};
 use crate::domain::network::Refusal;
 use crate::egress::outlet::Outlet;
-use crate::reader::charset::{self, Decoded};
+use crate::reader::charset;
 use crate::reader::text_types::{self, Kind};
 
 /// Decides for one page load.
@@ -24,8 +24,8 @@ pub struct Encoding {
 }
 
 impl Encoding {
-    pub fn of(decoded: &Decoded) -> Self {
-        Self { name: decoded.encoding.to_owned(), source: decoded.source }
+    pub fn new(name: &str, source: charset::Source) -> Self {
+        Self { name: name.to_owned(), source }
     }
 }
 
@@ -58,24 +58,28 @@ impl Gatekeeper for FetchGatekeeper {
         if body.is_empty() || !matches!(content_kind(head, Some(body)), Some(Kind::Html | Kind::Xhtml)) {
             return BodyVerdict::Keep;
         }
-        let decoded = charset::decide(head.header("content-type"), body);
+        let content_type = head.header("content-type");
+        let (name, source) = charset::encoding_only(content_type, body);
         if head.is_top {
-            *self.encoding.lock().unwrap_or_else(PoisonError::into_inner) = Some(Encoding::of(&decoded));
+            *self.encoding.lock().unwrap_or_else(PoisonError::into_inner) = Some(Encoding::new(name, source));
         }
         // Lightpanda misreads some of the others (UTF-16 by its mark, bytes that nothing names), and UTF-8 never.
-        if decoded.encoding == "UTF-8" && decoded.source != charset::Source::Bom {
+        if name == "UTF-8" && source != charset::Source::Bom {
             return BodyVerdict::Show;
         }
-        BodyVerdict::ShowAs(decoded.text)
+        BodyVerdict::ShowAs(charset::decide(content_type, body).text)
     }
 }
 
 /// What the response holds, by its content type or else by its first bytes; none when neither tells.
 pub fn content_kind(head: &ResponseHead, body: Option<&[u8]>) -> Option<Kind> {
-    match head.header("content-type") {
-        Some(content_type) if !content_type.trim().is_empty() => Some(text_types::classify(content_type)),
-        _ => body.map(|body| text_types::classify(text_types::sniff(body))),
-    }
+    media_type(head, body).map(|media_type| text_types::classify(&media_type))
+}
+
+/// The media type that the response names, or that its first bytes are of.
+pub fn media_type(head: &ResponseHead, body: Option<&[u8]>) -> Option<String> {
+    let named = head.header("content-type").and_then(text_types::essence);
+    named.or_else(|| body.map(|body| text_types::sniff(body).to_owned()))
 }
 
 /// No content, reset content, not modified: the status says that there is no body.

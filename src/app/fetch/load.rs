@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use url::Url;
 
-use super::gatekeeper::{Encoding, FetchGatekeeper, content_kind, has_no_content, is_attachment};
+use super::gatekeeper::{Encoding, FetchGatekeeper, has_no_content, is_attachment, media_type};
 use super::plan::LoadPlan;
 use crate::browser::wait::{self, WaitOutcome, WaitUntil};
 use crate::browser::{Arrival, BrowserError, Engine, NavigationFailure, Page, Redirect, ResponseHead, World};
@@ -238,13 +238,14 @@ fn text_body(head: ResponseHead, bytes: &[u8]) -> Result<(Body, Option<Encoding>
     if bytes.is_empty() {
         return Err(LoadError::Empty { url, http_status: head.status });
     }
-    let kind = content_kind(&head, Some(bytes)).unwrap_or(Kind::Unsupported);
+    let media_type = media_type(&head, Some(bytes)).unwrap_or_default();
+    let kind = text_types::classify(&media_type);
     if kind == Kind::Unsupported {
-        let content_type = head.header("content-type").unwrap_or_else(|| text_types::sniff(bytes)).to_owned();
+        let content_type = head.header("content-type").map_or(media_type, str::to_owned);
         return Err(LoadError::UnsupportedContentType { url, content_type });
     }
     let decoded = charset::decide(head.header("content-type"), bytes);
-    let encoding = Some(Encoding::of(&decoded));
+    let encoding = Some(Encoding::new(decoded.encoding, decoded.source));
     Ok((Body::Text { kind, text: decoded.text }, encoding))
 }
 

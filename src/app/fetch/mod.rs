@@ -12,7 +12,7 @@ mod shared;
 use std::sync::Arc;
 use std::time::Instant;
 
-use answer::{Answer, ArtifactSummary, EngineUsed, Move, Timings, Warning};
+use answer::{Answer, ArtifactSummary, EngineUsed, Move, TextWarning, Timings, Warning};
 use load::{Body, LoadError, Loaded, Loader};
 use plan::{Keep, Plan};
 use shared::SharedLoads;
@@ -35,7 +35,7 @@ pub enum FetchError {
     #[error("an earlier artifact could not be looked up")]
     Lookup(#[source] StoreError),
     #[error("{url} answered with {content_type}, which has no {format}")]
-    NotAPage { url: String, content_type: String, format: &'static str },
+    NotAPage { url: String, content_type: String, format: String },
     #[error("reading the page failed inside")]
     Panicked,
 }
@@ -80,7 +80,7 @@ impl Fetcher {
             Ok(None) | Err(StoreError::Damaged(_)) => return Ok(None),
             Err(error) => return Err(FetchError::Lookup(error)),
         };
-        cut_into(&mut answer, text, plan.max_chars);
+        cut_into(&mut answer, &text, plan.max_chars);
         answer.artifact = Some(summary(&artifact));
         answer.cached = true;
         answer.age_s = u64::try_from((now_ms - artifact.created_at_ms) / 1000).unwrap_or(0);
@@ -97,7 +97,7 @@ impl Fetcher {
             final_url: answer.final_url.clone(),
             title: answer.title.clone(),
             content_type: media_type(plan.format).to_owned(),
-            format: plan.format.name().to_owned(),
+            format: name_of(&plan.format),
             http_status: Some(answer.http_status),
             text,
             meta: serde_json::to_string(&meta).unwrap_or_default(),
@@ -137,7 +137,7 @@ struct Text {
     lang: Option<String>,
     mode_used: String,
     coverage: Option<reader::Coverage>,
-    links: Option<Vec<reader::Link>>,
+    links: Option<Vec<reader::PageLink>>,
     warnings: Vec<Warning>,
 }
 
@@ -159,15 +159,14 @@ async fn read(plan: Plan, loaded: Arc<Loaded>, deadline: Deadline) -> Result<(Pl
 
 fn page_text(plan: &Plan, capture: &reader::PageCapture) -> Result<Text, FetchError> {
     let reading = reader::read(capture, &ReadRequest { format: plan.format, content: plan.content })?;
-    let warning = |warning: &reader::Warning| Warning { code: warning.code().to_owned(), message: warning.to_string() };
     Ok(Text {
-        warnings: reading.warnings.iter().map(warning).collect(),
+        warnings: reading.warnings.into_iter().map(Warning::Page).collect(),
         content: reading.content,
-        title: reading.title,
+        title: Some(reading.title).filter(|title| !title.is_empty()),
         lang: reading.lang,
-        mode_used: reading.mode_used.name().to_owned(),
+        mode_used: name_of(&reading.mode_used),
         coverage: Some(reading.coverage),
-        links: reading.links,
+        links: (plan.format == Format::Links).then_some(reading.links),
     })
 }
 
@@ -175,19 +174,17 @@ fn page_text(plan: &Plan, capture: &reader::PageCapture) -> Result<Text, FetchEr
 fn verbatim(plan: &Plan, loaded: &Loaded, kind: text_types::Kind, text: &str) -> Result<Text, FetchError> {
     if matches!(plan.format, Format::Links | Format::Outline | Format::StructuredData) {
         let content_type = loaded.content_type.clone().unwrap_or_else(|| "no content type".to_owned());
-        let (url, format) = (loaded.final_url.to_string(), plan.format.name());
+        let (url, format) = (loaded.final_url.to_string(), name_of(&plan.format));
         return Err(FetchError::NotAPage { url, content_type, format });
     }
-    let rendered = text_types::render(kind, text, plan.format == Format::Markdown);
-    let mut warnings = Vec::new();
-    if rendered.is_invalid {
-        let message = "the response says that it is JSON, but it is not; it comes as it is".to_owned();
-        warnings.push(Warning { code: "invalid_json".to_owned(), message });
-    }
-    if plan.load.selector.is_some() {
-        let message = "the response is a text without elements; the selector was not used".to_owned();
-        warnings.push(Warning { code: "selector_unused".to_owned(), message });
-    }
+    let form = if plan.format == Format::Markdown { text_types::Format::Markdown } else { text_types::Format::Plain };
+    let rendered = text_types::render(kind, text, form);
+    let as_is = rendered.as_is.map(|reason| match reason {
+        text_types::AsIs::InvalidJson => TextWarning::InvalidJson,
+        text_types::AsIs::NestedTooDeeply => TextWarning::JsonNotIndented,
+    });
+    let unused = plan.load.selector.is_some().then_some(TextWarning::SelectorUnused);
+    let warnings = as_is.into_iter().chain(unused).map(Warning::Text).collect();
     Ok(Text {
         content: rendered.text,
         title: None,
@@ -230,18 +227,18 @@ fn compose(plan: &Plan, loaded: &Loaded, text: Text, engine: EngineUsed, read_ms
         timings: Timings { load: loaded.timings, read_ms },
         warnings: text.warnings,
     };
-    cut_into(&mut answer, text.content.clone(), plan.max_chars);
+    cut_into(&mut answer, &text.content, plan.max_chars);
     (answer, text.content)
 }
 
 /// Puts the beginning of the text into the answer.
-fn cut_into(answer: &mut Answer, text: String, max_chars: usize) {
-    let cut = window::cut(&text, max_chars);
+fn cut_into(answer: &mut Answer, text: &str, max_chars: usize) {
+    let cut = window::cut(text, max_chars);
     answer.chars = cut.content.chars().count();
     answer.total_chars = cut.chars;
     answer.truncated = cut.truncated;
-    answer.est_tokens = window::estimate_tokens(&cut.content);
-    answer.content = cut.content;
+    answer.est_tokens = window::estimate_tokens(cut.content);
+    answer.content = cut.content.to_owned();
 }
 
 fn media_type(format: Format) -> &'static str {
@@ -251,4 +248,10 @@ fn media_type(format: Format) -> &'static str {
         Format::Text => "text/plain",
         Format::StructuredData => "application/json",
     }
+}
+
+/// The name that a value has on the wire.
+fn name_of(value: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
 }

@@ -83,54 +83,28 @@ async fn a_failed_install_names_its_reason_and_leaves_the_old_binary() {
     let right = |bytes: &str| json!(format!("sha256:{}", sha256(bytes.as_bytes())));
     let broken = "#!/bin/sh\necho 'GLIBC_2.38 not found' >&2\nexit 1\n";
     let unstartable = "#!/no/such/interpreter\n";
-    let cases: Vec<(&str, Asset, Value, &str, fn(&InstallError) -> bool)> = vec![
-        ("wrong digest", good(), right("other"), asset_name(), |error| {
-            matches!(error, InstallError::DigestMismatch { .. })
-        }),
-        ("no digest", good(), Value::Null, asset_name(), |error| matches!(error, InstallError::NoDigest { .. })),
-        ("bare digest", good(), json!(sha256(NEW_BINARY.as_bytes())), asset_name(), |error| {
-            matches!(error, InstallError::NoDigest { .. })
-        }),
-        ("short digest", good(), json!("sha256:abc"), asset_name(), |error| {
-            matches!(error, InstallError::NoDigest { .. })
-        }),
-        ("no asset", good(), right(NEW_BINARY), "lightpanda-for-nothing", |error| {
-            matches!(error, InstallError::NoAsset { .. })
-        }),
-        ("stated too large", Asset::Bytes(vec![0; 100_001]), right(""), asset_name(), |error| {
-            matches!(error, InstallError::TooLarge { limit: 100_000 })
-        }),
-        ("streamed too large", Asset::Endless, right(""), asset_name(), |error| {
-            matches!(error, InstallError::TooLarge { limit: 100_000 })
-        }),
-        ("404", Asset::Missing, right(""), asset_name(), |error| {
-            matches!(error, InstallError::HttpStatus { status: 404, .. })
-        }),
-        ("too many redirects", Asset::Moved { hops: 9, bytes: vec![] }, right(""), asset_name(), |error| {
-            matches!(error, InstallError::RefusedRedirect { .. })
-        }),
-        ("redirect to another scheme", Asset::MovedTo("ftp://127.0.0.1/a"), right(""), asset_name(), |error| {
-            matches!(error, InstallError::RefusedRedirect { .. })
-        }),
-        ("redirect with a user name", Asset::MovedTo("http://user@127.0.0.1/a"), right(""), asset_name(), |error| {
-            matches!(error, InstallError::RefusedRedirect { .. })
-        }),
-        (
-            "does not run",
-            Asset::Bytes(broken.into()),
-            right(broken),
-            asset_name(),
-            |error| matches!(error, InstallError::VersionFailed { stderr, .. } if stderr.contains("GLIBC_2.38")),
-        ),
-        ("cannot start", Asset::Bytes(unstartable.into()), right(unstartable), asset_name(), |error| {
-            matches!(error, InstallError::CannotStart { .. })
-        }),
+    // The last column begins the error's debug form.
+    let cases = [
+        ("wrong digest", good(), right("other"), asset_name(), "DigestMismatch"),
+        ("no digest", good(), Value::Null, asset_name(), "NoDigest"),
+        ("bare digest", good(), json!(sha256(NEW_BINARY.as_bytes())), asset_name(), "NoDigest"),
+        ("short digest", good(), json!("sha256:abc"), asset_name(), "NoDigest"),
+        ("other algorithm", good(), json!(format!("sha512:{}", "a".repeat(64))), asset_name(), "NoDigest"),
+        ("no asset", good(), right(NEW_BINARY), "lightpanda-for-nothing", "NoAsset"),
+        ("stated too large", Asset::Bytes(vec![0; 100_001]), right(""), asset_name(), "TooLarge { limit: 100000 }"),
+        ("streamed too large", Asset::Endless, right(""), asset_name(), "TooLarge { limit: 100000 }"),
+        ("404", Asset::Missing, right(""), asset_name(), "HttpStatus"),
+        ("redirected for ever", Asset::Moved { hops: 9, bytes: vec![] }, right(""), asset_name(), "RefusedRedirect"),
+        ("to another scheme", Asset::MovedTo("ftp://127.0.0.1/a"), right(""), asset_name(), "RefusedRedirect"),
+        ("to a user name", Asset::MovedTo("http://user@127.0.0.1/a"), right(""), asset_name(), "RefusedRedirect"),
+        ("does not run", Asset::Bytes(broken.into()), right(broken), asset_name(), "VersionFailed"),
+        ("cannot start", Asset::Bytes(unstartable.into()), right(unstartable), asset_name(), "CannotStart"),
     ];
     for (case, asset, digest, name, expected) in cases {
         let directory = managed_directory();
         let server = Server::start(asset, digest, name).await;
         let error = server.installer(directory.path()).install(&Silent).await.unwrap_err();
-        assert!(expected(&error), "{case}: {error:?}");
+        assert!(format!("{error:?}").starts_with(expected), "{case}: {error:?}");
         assert_untouched(directory.path(), case);
     }
 }

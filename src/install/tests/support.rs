@@ -19,13 +19,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::install::{BINARY_NAME, Channel, Installer, Limits, Platform, Release, Source};
 
-pub(in crate::install) const OLD_BINARY: &[u8] = b"the old binary";
+pub const OLD_BINARY: &[u8] = b"the old binary";
 
 /// A program that answers `version` with `9.9.9`.
-pub(in crate::install) const NEW_BINARY: &str = "#!/bin/sh\ntest \"$1\" = version && echo 9.9.9\n";
+pub const NEW_BINARY: &str = "#!/bin/sh\ntest \"$1\" = version && echo 9.9.9\n";
 
 /// Writes an executable shell script called `lightpanda` into a directory.
-pub(in crate::install) fn script(directory: &Path, body: &str) -> PathBuf {
+pub fn script(directory: &Path, body: &str) -> PathBuf {
     let path = directory.join(BINARY_NAME);
     fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
@@ -33,13 +33,13 @@ pub(in crate::install) fn script(directory: &Path, body: &str) -> PathBuf {
 }
 
 /// A managed directory that holds an old binary and nothing else.
-pub(in crate::install) fn managed_directory() -> tempfile::TempDir {
+pub fn managed_directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join(BINARY_NAME), OLD_BINARY).unwrap();
     directory
 }
 
-pub(in crate::install) fn names_in(directory: &Path) -> Vec<String> {
+pub fn names_in(directory: &Path) -> Vec<String> {
     let mut names = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -48,23 +48,23 @@ pub(in crate::install) fn names_in(directory: &Path) -> Vec<String> {
     names
 }
 
-pub(in crate::install) fn assert_untouched(directory: &Path, case: &str) {
+pub fn assert_untouched(directory: &Path, case: &str) {
     assert_eq!(names_in(directory), [BINARY_NAME], "{case}");
     assert_eq!(fs::read(directory.join(BINARY_NAME)).unwrap(), OLD_BINARY, "{case}");
 }
 
-pub(in crate::install) fn sha256(bytes: &[u8]) -> String {
+pub fn sha256(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
 /// Generous in time, small in bytes.
-pub(in crate::install) fn limits() -> Limits {
+pub fn limits() -> Limits {
     Limits { total: Duration::from_secs(30), bytes: 100_000, version: Duration::from_secs(10) }
 }
 
 /// What the server answers where the asset should be.
 #[derive(Clone)]
-pub(in crate::install) enum Asset {
+pub enum Asset {
     Bytes(Vec<u8>),
     /// Chunks without end and without a content length.
     Endless,
@@ -80,10 +80,9 @@ pub(in crate::install) enum Asset {
 }
 
 /// A server of one release, with the paths of the real API.
-pub(in crate::install) struct Server {
+pub struct Server {
     base: url::Url,
     seen: Arc<Mutex<Vec<(String, HeaderMap)>>>,
-    tasks: TaskTracker,
 }
 
 #[derive(Clone)]
@@ -117,9 +116,10 @@ impl Server {
         });
         let seen = Arc::<Mutex<Vec<_>>>::default();
         let site = Site { metadata, asset, seen: Arc::clone(&seen) };
-        let tasks = TaskTracker::new();
-        tasks.spawn(async move { axum::serve(listener, Router::new().fallback(answer).with_state(site)).await });
-        Self { base, seen, tasks }
+        let router = Router::new().fallback(answer).with_state(site);
+        // It ends with the test's runtime.
+        TaskTracker::new().spawn(async move { axum::serve(listener, router).await });
+        Self { base, seen }
     }
 
     pub fn release(&self) -> Release {
@@ -138,12 +138,6 @@ impl Server {
     /// How often the asset was asked for.
     pub fn downloads(&self) -> usize {
         self.seen().iter().filter(|(path, _)| path.starts_with("/asset/")).count()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.tasks.close();
     }
 }
 
