@@ -15,13 +15,16 @@ mod retention;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
 use sqlx::SqlitePool;
 use tokio::sync::Mutex;
 
@@ -59,9 +62,11 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NewerSchema`] and [`StoreError::Corrupt`] leave the database as it was;
-    /// [`StoreError::InUse`] if another process has the directory open.
+    /// [`StoreError::InUse`] if another process has the directory open; [`StoreError::NotOurs`] if it is another
+    /// user's.
     pub async fn open(dir: &Path) -> Result<Self> {
         let file = dir.join("pandarium.db");
+        refuse_others(dir, &file)?;
         schema::refuse_foreign(&file).await?;
         let (dir, db) = (dir.to_owned(), file.clone());
         let blobs = file_work(move || prepare(&dir, &db)).await?;
@@ -93,15 +98,40 @@ impl Store {
     }
 }
 
+/// SQLite follows links, and would believe a log that someone else put beside the database.
+fn refuse_others(dir: &Path, db: &Path) -> Result<()> {
+    let ours = |found: &Metadata| found.uid() == geteuid().as_raw();
+    if found_at(dir)?.is_some_and(|found| !ours(&found) && !is_shared(&found)) {
+        return Err(StoreError::NotOurs(dir.to_owned()));
+    }
+    for file in schema::all_files(db) {
+        if found_at(&file)?.is_some_and(|found| !ours(&found) || !found.is_file()) {
+            return Err(StoreError::NotOurs(file));
+        }
+    }
+    Ok(())
+}
+
+fn found_at(path: &Path) -> io::Result<Option<Metadata>> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A directory such as `/tmp`, or a file system just mounted: closing it to others would break them.
+fn is_shared(directory: &Metadata) -> bool {
+    directory.mode() & 0o1000 != 0
+}
+
 /// Owner-only directories and an owner-only database file.
 fn prepare(dir: &Path, db: &Path) -> Result<BlobDir> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let directory = File::open(dir)?;
-    let mode = directory.metadata()?.permissions().mode();
-    if mode & 0o1000 != 0 {
-        return Err(StoreError::SharedDir(dir.to_owned()));
+    if !is_shared(&directory.metadata()?) {
+        directory.set_permissions(Permissions::from_mode(0o700))?;
     }
-    directory.set_permissions(Permissions::from_mode(mode & 0o700))?;
     let blobs = BlobDir::open(dir.join("artifacts"))?;
     // SQLite gives its log and its index the mode of this file.
     let file = OpenOptions::new()
