@@ -9,6 +9,7 @@ use sqlx::{Row, Sqlite, SqliteConnection};
 
 use super::blobs::{Digest, Staged};
 use super::error::{Result, StoreError};
+use super::transaction::Write;
 use super::{Store, file_work, to_the_end};
 use crate::domain::ids::ArtifactId;
 
@@ -122,9 +123,9 @@ impl Store {
     }
 
     async fn insert(&self, artifact: &Artifact) -> Result<()> {
-        let mut transaction = self.pool.begin_with("BEGIN IMMEDIATE").await?;
-        insert_rows(&mut transaction, artifact).await?;
-        Ok(transaction.commit().await?)
+        let mut write = Write::begin(&self.pool).await?;
+        insert_rows(write.connection(), artifact).await?;
+        write.commit().await
     }
 
     /// Removes a file that no row names. One that stays is removed at the next start.
@@ -174,11 +175,11 @@ impl Store {
         let writer = self.writer.clone().lock_owned().await;
         let store = self.clone();
         to_the_end(async move {
-            let mut transaction = store.pool.begin_with("BEGIN IMMEDIATE").await?;
+            let mut write = Write::begin(&store.pool).await?;
             let query = sqlx::query("DELETE FROM artifact WHERE id = ?").bind(id.to_string());
-            let deleted = query.execute(&mut *transaction).await?.rows_affected() > 0;
-            let unnamed = super::retention::forget_unnamed(&mut transaction).await?;
-            transaction.commit().await?;
+            let deleted = query.execute(write.connection()).await?.rows_affected() > 0;
+            let unnamed = super::retention::forget_unnamed(write.connection()).await?;
+            write.commit().await?;
             unnamed.iter().for_each(|(digest, _)| store.remove_blob(*digest));
             drop(writer);
             Ok(deleted)

@@ -218,13 +218,7 @@ impl Drop for Staged {
     }
 }
 
-fn sweep_shard(
-    shard: &File,
-    path: &Path,
-    prefix: &str,
-    known: &HashMap<Digest, u64>,
-    swept: &mut Swept,
-) -> Result<()> {
+fn sweep_shard(shard: &File, path: &Path, prefix: &str, known: &HashMap<Digest, u64>, swept: &mut Swept) -> Result<()> {
     for name in names_in(path)? {
         let stat = fstatat(shard, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
         let digest = name.parse::<Digest>().ok();

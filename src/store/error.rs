@@ -31,9 +31,9 @@ pub enum StoreError {
     NewerSchema { found: i64, known: i64 },
     #[error("the data directory is in use by another process")]
     InUse,
-    /// A directory such as `/tmp`, which cannot be made the owner's alone.
-    #[error("{} is shared by all users: choose a directory of your own", .0.display())]
-    SharedDir(PathBuf),
+    /// A directory or file that another user owns, or a link in a file's place. Nothing was touched.
+    #[error("{} is not a plain file or directory of the user that runs this program", .0.display())]
+    NotOurs(PathBuf),
     /// Another writer held the database, or every connection was taken, for too long.
     #[error("the database is busy")]
     Busy(#[source] Cause),

@@ -8,6 +8,7 @@ use sqlx::{Row, SqliteConnection};
 use super::artifacts::{oldest_kept, parsed};
 use super::blobs::{Condition, Digest};
 use super::error::Result;
+use super::transaction::Write;
 use super::{Found, Store, file_work, to_the_end};
 
 /// What [`Store::apply_retention`] removed.
@@ -47,13 +48,13 @@ impl Store {
 
     /// Called with the writer's lock, on a thread that may block.
     async fn remove_old(&self, oldest_kept: i64, max_total_bytes: u64) -> Result<Removed> {
-        let mut transaction = self.pool.begin_with("BEGIN IMMEDIATE").await?;
+        let mut write = Write::begin(&self.pool).await?;
         let query = sqlx::query("DELETE FROM artifact WHERE created_at < ?").bind(oldest_kept);
-        let expired = query.execute(&mut *transaction).await?.rows_affected();
+        let expired = query.execute(write.connection()).await?.rows_affected();
         let query = sqlx::query(DELETE_WHAT_DOES_NOT_FIT).bind(i64::try_from(max_total_bytes).unwrap_or(i64::MAX));
-        let surplus = query.execute(&mut *transaction).await?.rows_affected();
-        let unnamed = forget_unnamed(&mut transaction).await?;
-        transaction.commit().await?;
+        let surplus = query.execute(write.connection()).await?.rows_affected();
+        let unnamed = forget_unnamed(write.connection()).await?;
+        write.commit().await?;
         unnamed.iter().for_each(|(digest, _)| self.remove_blob(*digest));
         Ok(Removed { artifacts: expired + surplus, bytes: unnamed.iter().map(|(_, bytes)| bytes).sum() })
     }
@@ -88,11 +89,7 @@ impl Store {
         }
         let lost = "SELECT count(*) FROM artifact JOIN blob USING (sha256) WHERE intact = 0";
         let lost: i64 = sqlx::query_scalar(lost).fetch_one(&self.pool).await?;
-        Ok(Found {
-            temp_files: swept.temp_files,
-            orphan_blobs: swept.orphans,
-            lost_artifacts: lost.unsigned_abs(),
-        })
+        Ok(Found { temp_files: swept.temp_files, orphan_blobs: swept.orphans, lost_artifacts: lost.unsigned_abs() })
     }
 
     async fn mark(&self, digest: Digest, intact: bool) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Opening the database: what is refused before anything is written, and the migrations.
 
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,11 +19,19 @@ const CONNECTIONS: u32 = 4;
 /// How long a writer waits for another, and a call for a connection. Every call has its own deadline above this.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The smallest page, and so the smallest database, <https://www.sqlite.org/fileformat2.html#page_size>.
+const MIN_PAGE_BYTES: u64 = 512;
+
+/// The files of the database beside the database itself.
+const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
+
 /// Refuses a database that is newer than this program, or that is no database, without changing a byte of it.
 pub(super) async fn refuse_foreign(file: &Path) -> Result<()> {
-    if length(file)? == 0 {
-        // SQLite would delete the log of an emptied database, and with it all that was acknowledged.
-        return if length(&beside(file, "-wal"))? == 0 { Ok(()) } else { Err(emptied()) };
+    match length(file)? {
+        0 if length(&beside(file, "-wal"))? == 0 => return Ok(()),
+        // SQLite takes what is shorter for an empty database, and deletes its log with all that was acknowledged.
+        0..MIN_PAGE_BYTES => return Err(StoreError::Corrupt("the database file is cut short".into())),
+        _ => {}
     }
     match found_version(file).await {
         Ok(found) if found > known_version() => Err(StoreError::NewerSchema { found, known: known_version() }),
@@ -96,12 +105,13 @@ fn length(file: &Path) -> std::io::Result<u64> {
     }
 }
 
+/// Every file that SQLite may open for this database.
+pub(super) fn all_files(file: &Path) -> impl Iterator<Item = PathBuf> {
+    iter::once(file.to_owned()).chain(SIDE_FILES.map(|suffix| beside(file, suffix)))
+}
+
 fn beside(file: &Path, suffix: &str) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(suffix);
     path.into()
-}
-
-fn emptied() -> StoreError {
-    StoreError::Corrupt("the database file is empty, but its write-ahead log is not".into())
 }

@@ -28,15 +28,15 @@ async fn a_second_process_is_refused() {
 }
 
 #[tokio::test]
-async fn an_open_directory_is_closed_to_others_and_a_shared_one_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let mode = |mode| fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
-    mode(0o1777);
-    assert!(matches!(Store::open(dir.path()).await, Err(StoreError::SharedDir(path)) if path == dir.path()));
-    assert!(files(dir.path()).is_empty());
-    mode(0o755);
-    Store::open(dir.path()).await.unwrap();
-    assert_eq!(fs::metadata(dir.path()).unwrap().permissions().mode() & 0o777, 0o700);
+async fn an_open_directory_is_closed_to_others_and_a_shared_one_is_left_as_it_is() {
+    for (before, after) in [(0o755, 0o700), (0o777, 0o700), (0o1777, 0o1777)] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(before)).unwrap();
+        Store::open(dir.path()).await.unwrap();
+        assert_eq!(fs::metadata(dir.path()).unwrap().permissions().mode() & 0o7777, after);
+        let artifacts = fs::metadata(dir.path().join("artifacts")).unwrap();
+        assert_eq!(artifacts.permissions().mode() & 0o7777, 0o700);
+    }
 }
 
 #[tokio::test]
@@ -44,11 +44,13 @@ async fn a_newer_schema_is_refused_and_nothing_is_touched() {
     let (dir, store) = fresh().await;
     store.put(text("of the future"), NOW).await.unwrap();
     let newer = schema::known_version() + 41;
-    sqlx::query("INSERT INTO _sqlx_migrations SELECT ?, 'later', installed_on, TRUE, checksum, 0 FROM _sqlx_migrations")
-        .bind(newer)
-        .execute(&store.pool)
-        .await
-        .unwrap();
+    sqlx::query(
+        "INSERT INTO _sqlx_migrations SELECT ?, 'later', installed_on, TRUE, checksum, 0 FROM _sqlx_migrations",
+    )
+    .bind(newer)
+    .execute(&store.pool)
+    .await
+    .unwrap();
     let refused = async |dir: &std::path::Path| match Store::open(dir).await {
         Err(StoreError::NewerSchema { found, known }) => (found, known) == (newer, schema::known_version()),
         _ => false,
@@ -80,13 +82,37 @@ async fn what_is_no_database_is_refused_and_kept() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_a_link_is_refused() {
-    let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let target = elsewhere.path().join("target");
-    fs::write(&target, "").unwrap();
-    symlink(&target, dir.path().join("pandarium.db")).unwrap();
-    assert!(matches!(Store::open(dir.path()).await, Err(StoreError::Io(_))));
-    assert_eq!(fs::read(&target).unwrap(), b"");
+async fn a_link_or_a_directory_in_place_of_a_database_file_is_refused() {
+    for name in ["pandarium.db", "pandarium.db-wal", "pandarium.db-shm", "pandarium.db-journal"] {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (target, planted) = (elsewhere.path().join("target"), dir.path().join(name));
+        fs::write(&target, "").unwrap();
+        symlink(&target, &planted).unwrap();
+        assert!(matches!(Store::open(dir.path()).await, Err(StoreError::NotOurs(path)) if path == planted));
+        fs::remove_file(&planted).unwrap();
+        fs::create_dir(&planted).unwrap();
+        assert!(matches!(Store::open(dir.path()).await, Err(StoreError::NotOurs(path)) if path == planted));
+        assert_eq!(fs::read(&target).unwrap(), b"");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else was made");
+    }
+}
+
+#[tokio::test]
+async fn what_another_user_owns_is_refused() {
+    // Only root can give a file away. Everyone else has directories of root's at hand.
+    let dir = tempfile::tempdir().unwrap();
+    if !nix::unistd::geteuid().is_root() {
+        assert!(matches!(Store::open("/usr".as_ref()).await, Err(StoreError::NotOurs(_))));
+        return;
+    }
+    let database = dir.path().join("pandarium.db");
+    fs::write(&database, "").unwrap();
+    for path in [dir.path(), &database] {
+        std::os::unix::fs::chown(path, Some(12345), None).unwrap();
+        assert!(matches!(Store::open(dir.path()).await, Err(StoreError::NotOurs(refused)) if refused == path));
+        std::os::unix::fs::chown(path, Some(0), None).unwrap();
+    }
+    Store::open(dir.path()).await.unwrap();
 }
 
 #[tokio::test]
@@ -96,7 +122,11 @@ async fn the_start_removes_what_a_crash_left_and_nothing_else() {
     let orphan = store.put(text("orphan"), NOW).await.unwrap();
     let query = sqlx::query("DELETE FROM artifact WHERE id = ?").bind(orphan.id.to_string());
     query.execute(&store.pool).await.unwrap();
-    sqlx::query("DELETE FROM blob WHERE sha256 = ?").bind(orphan.sha256.to_string()).execute(&store.pool).await.unwrap();
+    sqlx::query("DELETE FROM blob WHERE sha256 = ?")
+        .bind(orphan.sha256.to_string())
+        .execute(&store.pool)
+        .await
+        .unwrap();
     drop(store);
     let shard = blob_path(dir.path(), &kept).parent().unwrap().to_owned();
     fs::write(shard.join("0123.tmp"), "half").unwrap();
