@@ -29,7 +29,7 @@ fn a_page_is_read_by_the_strongest_signal() {
     let bom_utf16be = [b"\xfe\xff".to_vec(), utf16(&page(JA, ""), u16::to_be_bytes)].concat();
     let bom_utf8 = [b"\xef\xbb\xbf".to_vec(), page(JA, "").into_bytes()].concat();
     let html = "text/html";
-    let rows: &[(&str, &str, Vec<u8>, &str, &str, Source)] = &[
+    let rows = [
         ("meta-sjis", html, encoded(SHIFT_JIS, &sjis_meta), JA, "Shift_JIS", Source::Meta),
         (
             "header-1251",
@@ -66,12 +66,12 @@ fn a_page_is_read_by_the_strongest_signal() {
         ),
     ];
     for (name, content_type, bytes, heading, encoding, source) in rows {
-        let decoded = decide(Some(content_type), bytes);
-        assert_eq!((decoded.encoding, decoded.source), (*encoding, *source), "{name}");
+        let decoded = decide(Some(content_type), &bytes);
+        assert_eq!((decoded.encoding, decoded.source), (encoding, source), "{name}");
         assert!(decoded.text.contains(&format!("<h1>{heading}</h1>")), "{name}");
         assert!(decoded.text.starts_with("<!doctype"), "{name}: no byte order mark is left");
         assert!(!decoded.had_errors && !decoded.text.contains('\u{fffd}'), "{name}");
-        assert_eq!(encoding_only(Some(content_type), bytes), (*encoding, *source), "{name}");
+        assert_eq!(encoding_only(Some(content_type), &bytes), (encoding, source), "{name}");
     }
 }
 
