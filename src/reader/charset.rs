@@ -165,7 +165,7 @@ impl<'a> Prescan<'a> {
                     // `<!-->` is a comment: the dashes that open it may also close it.
                     self.skip(2 + position(&self.rest[2..], b"-->")? + 3)?;
                 }
-                [b'<', name @ .., ] if name.len() > 4 && is_meta(&name[..4]) && ends_name(name[4]) => {
+                [b'<', name @ ..] if name.len() > 4 && is_meta(&name[..4]) && ends_name(name[4]) => {
                     self.skip(5)?;
                     if let Some(encoding) = self.meta()?.encoding() {
                         return Some(encoding);

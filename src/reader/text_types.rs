@@ -199,7 +199,7 @@ fn sniffed_text(header: &[u8]) -> &'static str {
         let tag_ends = matches!(header.get(start.len()), Some(b' ' | b'>' | b'\n' | b'\r' | b'\t' | b'\x0c'));
         header.len() > start.len() && header[..start.len()].eq_ignore_ascii_case(start) && tag_ends
     };
-    if header.starts_with(b"<!--") || HTML_STARTS.iter().any(|start| begins(&start)) {
+    if header.starts_with(b"<!--") || HTML_STARTS.iter().any(begins) {
         "text/html"
     } else if header.starts_with(b"<?xml") {
         "text/xml"

@@ -234,8 +234,8 @@ fn compose(plan: &Plan, loaded: &Loaded, text: Text, engine: EngineUsed, read_ms
 /// Puts the beginning of the text into the answer.
 fn cut_into(answer: &mut Answer, text: &str, max_chars: usize) {
     let cut = window::cut(text, max_chars);
-    answer.chars = cut.content.chars().count();
-    answer.total_chars = cut.chars;
+    answer.chars = cut.chars;
+    answer.total_chars = if cut.truncated { text.chars().count() } else { cut.chars };
     answer.truncated = cut.truncated;
     answer.est_tokens = window::estimate_tokens(cut.content);
     answer.content = cut.content.to_owned();

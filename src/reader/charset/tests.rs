@@ -29,28 +29,49 @@ fn a_page_is_read_by_the_strongest_signal() {
     let bom_utf16be = [b"\xfe\xff".to_vec(), utf16(&page(JA, ""), u16::to_be_bytes)].concat();
     let bom_utf8 = [b"\xef\xbb\xbf".to_vec(), page(JA, "").into_bytes()].concat();
     let html = "text/html";
-    let rows: &[(&str, &str, Vec<u8>, &str, &str, Source)] = &[
+    let rows = [
         ("meta-sjis", html, encoded(SHIFT_JIS, &sjis_meta), JA, "Shift_JIS", Source::Meta),
-        ("header-1251", "text/html; charset=windows-1251", encoded(WINDOWS_1251, &page(RU, "")), RU, "windows-1251", Source::Header),
+        (
+            "header-1251",
+            "text/html; charset=windows-1251",
+            encoded(WINDOWS_1251, &page(RU, "")),
+            RU,
+            "windows-1251",
+            Source::Header,
+        ),
         ("bom-utf16", html, bom_utf16.clone(), JA, "UTF-16LE", Source::Bom),
         ("bom-utf16be", html, bom_utf16be, JA, "UTF-16BE", Source::Bom),
         ("header-beats-meta", "text/html; charset=utf-8", sjis_meta.into_bytes(), JA, "UTF-8", Source::Header),
         ("http-equiv-euckr", html, encoded(EUC_KR, &euckr_meta), KO, "EUC-KR", Source::Meta),
         ("none-1252", html, encoded(WINDOWS_1252, &page(FR, "")), FR, "windows-1252", Source::Default),
-        ("label-alias", "text/html; charset=latin1", encoded(WINDOWS_1252, &page("price 5€", "")), "price 5€", "windows-1252", Source::Header),
+        (
+            "label-alias",
+            "text/html; charset=latin1",
+            encoded(WINDOWS_1252, &page("price 5€", "")),
+            "price 5€",
+            "windows-1252",
+            Source::Header,
+        ),
         ("unknown-label", "text/html; charset=iso-88509-1", page(RU, "").into_bytes(), RU, "UTF-8", Source::Utf8),
         ("bom-beats-header", "text/html; charset=windows-1251", bom_utf8, JA, "UTF-8", Source::Bom),
         ("bom-beats-header-16", "text/html; charset=utf-8", bom_utf16, JA, "UTF-16LE", Source::Bom),
         ("none-utf8", html, page(JA, "").into_bytes(), JA, "UTF-8", Source::Utf8),
-        ("quoted-label", "text/html; charset=\"Windows-1251\"", encoded(WINDOWS_1251, &page(RU, "")), RU, "windows-1251", Source::Header),
+        (
+            "quoted-label",
+            "text/html; charset=\"Windows-1251\"",
+            encoded(WINDOWS_1251, &page(RU, "")),
+            RU,
+            "windows-1251",
+            Source::Header,
+        ),
     ];
     for (name, content_type, bytes, heading, encoding, source) in rows {
-        let decoded = decide(Some(content_type), bytes);
-        assert_eq!((decoded.encoding, decoded.source), (*encoding, *source), "{name}");
+        let decoded = decide(Some(content_type), &bytes);
+        assert_eq!((decoded.encoding, decoded.source), (encoding, source), "{name}");
         assert!(decoded.text.contains(&format!("<h1>{heading}</h1>")), "{name}");
         assert!(decoded.text.starts_with("<!doctype"), "{name}: no byte order mark is left");
         assert!(!decoded.had_errors && !decoded.text.contains('\u{fffd}'), "{name}");
-        assert_eq!(encoding_only(Some(content_type), bytes), (*encoding, *source), "{name}");
+        assert_eq!(encoding_only(Some(content_type), &bytes), (encoding, source), "{name}");
     }
 }
 

@@ -173,7 +173,7 @@ proptest! {
     #[test]
     fn json_is_indented_as_serde_json_indents_it(value in any_json()) {
         let indented = serde_json::to_string_pretty(&value).unwrap();
-        prop_assert_eq!(plain(Kind::Json, &value.to_string()).text, indented.clone());
+        prop_assert_eq!(&plain(Kind::Json, &value.to_string()).text, &indented);
         prop_assert_eq!(plain(Kind::Json, &indented).text, indented);
     }
 

@@ -13,6 +13,9 @@ pub struct Heading {
     source: String,
 }
 
+/// A title longer than this is read as it is written: no heading that is one comes near.
+const MAX_READ_BYTES: usize = 1000;
+
 /// A heading and all that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section<'a> {
@@ -83,7 +86,11 @@ impl<'a> Scan<'a> {
         match (paragraph, underline_level(line)) {
             (Some((start, source)), Some(level)) => self.headings.push(Heading::new(level, &source, start)),
             (paragraph, _) if line.trim().is_empty() || begins_other_block(line, paragraph.is_some()) => {}
-            (Some((start, text)), None) => self.paragraph = Some((start, format!("{text} {}", line.trim()))),
+            (Some((start, mut text)), None) => {
+                text.push(' ');
+                text.push_str(line.trim());
+                self.paragraph = Some((start, text));
+            }
             (None, _) => self.paragraph = Some((start, line.trim().to_owned())),
         }
     }
@@ -91,7 +98,9 @@ impl<'a> Scan<'a> {
 
 impl Heading {
     fn new(level: usize, source: &str, start: usize) -> Self {
-        Self { level, title: as_read(source), start, source: source.to_owned() }
+        // Brackets are matched one by one: a page must not make that long.
+        let title = if source.len() <= MAX_READ_BYTES { as_read(source) } else { source.to_owned() };
+        Self { level, title: title.trim().to_owned(), start, source: source.to_owned() }
     }
 }
 
@@ -174,10 +183,10 @@ fn as_read(source: &str) -> String {
         let after = &rest[c.len_utf8()..];
         let taken = match c {
             '\\' => escaped(after, &mut read),
-            '`' => code(rest, &mut read),
+            '`' => Some(code(rest, &mut read)),
             '[' => link(rest, &mut read),
             '!' if after.starts_with('[') => link(after, &mut read),
-            '*' | '_' | '~' => emphasis(&source[..source.len() - rest.len()], rest, c),
+            '*' | '_' | '~' => Some(emphasis(c, &source[..source.len() - rest.len()], rest, &mut read)),
             _ => None,
         };
         rest = taken.unwrap_or_else(|| {
@@ -188,19 +197,12 @@ fn as_read(source: &str) -> String {
     read
 }
 
-// Each takes one mark from the front and returns what follows it; `None` if it is no mark.
+// Each reads one mark from the front and returns what follows it; `None` if it is no mark.
 
 fn escaped<'a>(after: &'a str, read: &mut String) -> Option<&'a str> {
     let mark = after.chars().next().filter(char::is_ascii_punctuation)?;
     read.push(mark);
     Some(&after[1..])
-}
-
-fn code<'a>(rest: &'a str, read: &mut String) -> Option<&'a str> {
-    let (fence, after) = rest.split_at(run_length(rest, '`'));
-    let end = after.find(fence)?;
-    read.push_str(after[..end].trim());
-    Some(&after[end + fence.len()..])
 }
 
 fn link<'a>(rest: &'a str, read: &mut String) -> Option<&'a str> {
@@ -211,18 +213,38 @@ fn link<'a>(rest: &'a str, read: &mut String) -> Option<&'a str> {
     Some(&target[target_end + 1..])
 }
 
-/// A run of marks that touches a word: not the stars of `2 * 3`, not the underscore of `snake_case`, not one tilde.
-fn emphasis<'a>(before: &str, rest: &'a str, mark: char) -> Option<&'a str> {
+/// A run of backticks up to the next equal one; alone it is text.
+fn code<'a>(rest: &'a str, read: &mut String) -> &'a str {
+    let (fence, after) = rest.split_at(run_length(rest, '`'));
+    match after.find(fence) {
+        Some(end) => {
+            read.push_str(after[..end].trim());
+            &after[end + fence.len()..]
+        }
+        None => {
+            read.push_str(fence);
+            after
+        }
+    }
+}
+
+/// A run of marks is left out if it touches a word and has a partner: not the stars of `2 * 3`, not the underscore of
+/// `snake_case`, not a tilde alone.
+fn emphasis<'a>(mark: char, before: &str, rest: &'a str, read: &mut String) -> &'a str {
     let (run, after) = rest.split_at(run_length(rest, mark));
     let touches = |c: Option<char>| c.is_some_and(|c| !c.is_whitespace());
     let in_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let (last, next) = (before.chars().next_back(), after.chars().next());
-    let is_mark = match mark {
-        '_' => (touches(last) || touches(next)) && !(in_word(last) && in_word(next)),
-        '~' => run.len() == 2,
-        _ => touches(last) || touches(next),
+    let is_text = match mark {
+        _ if !before.contains(run) && !after.contains(run) => true,
+        '~' => run.len() != 2,
+        '_' if in_word(last) && in_word(next) => true,
+        _ => !touches(last) && !touches(next),
     };
-    is_mark.then_some(after)
+    if is_text {
+        read.push_str(run);
+    }
+    after
 }
 
 /// Where the bracket closes that the text begins with.

@@ -133,6 +133,8 @@ fn what_only_looks_like_a_heading_is_none() {
         "\n---\n",
         "a\n\n---\n",
         "| a |\n|---|\n",
+        "* * *\n===\n",
+        "___\n===\n",
     ] {
         assert_eq!(titles(text), [], "{text:?}");
     }
@@ -158,6 +160,20 @@ fn titles_are_read_as_a_reader_sees_them() {
     for (text, level, title) in rows {
         assert_eq!(titles(text), [(level, title.to_owned())], "{text:?}");
     }
+}
+
+#[test]
+fn a_hostile_text_takes_no_longer() {
+    let started = std::time::Instant::now();
+    let brackets = format!("# {}\n", "[".repeat(1_000_000));
+    assert_eq!(titles(&brackets)[0].1.len(), 1_000_000);
+    let paragraph = "a [b](c)\n".repeat(200_000) + "===\n";
+    assert_eq!(titles(&paragraph).len(), 1);
+    let links = format!("# {}x{}", "[".repeat(150), "](u)".repeat(150));
+    assert_eq!(titles(&links), [(1, "x".to_owned())]);
+    assert_eq!(find(&"İ".repeat(200_000), "i", 9, 9).total, 0);
+    assert_eq!(find(&"a".repeat(1_000_000), &"a".repeat(1000), 9, 9).total, 1000);
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
 }
 
 /// Headings outside quotes and lists, as a CommonMark parser finds them.
@@ -233,7 +249,7 @@ proptest! {
 
     #[test]
     fn headings_are_those_of_commonmark(
-        lines in prop::collection::vec("(#{1,7}|```|~~~~?|={3}|---|___|    )? ?([a-c]{1,3}|`x`|\\*\\*b\\*\\*)?( #)?", 0..12)
+        lines in prop::collection::vec("(#{1,7}|```|~~~~?|={3}|---|    )? ?([a-c]{1,3}|`x`|\\*\\*b\\*\\*)?( #)?", 0..12)
     ) {
         // Without quotes and lists: these go on in lines that look like any other, and only a full parser knows how far.
         let text = lines.join("\n");
