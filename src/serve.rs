@@ -58,7 +58,9 @@ const MAX_RUN_DIR_BYTES: usize = 80;
 pub enum ServeError {
     #[error("the data directory cannot be used")]
     DataDir(#[from] DataDirError),
-    #[error("the data directory's path has {bytes} bytes; a Unix socket in it needs at most {MAX_RUN_DIR_BYTES}: choose a shorter --data-dir")]
+    #[error(
+        "the data directory's path has {bytes} bytes; a Unix socket in it needs at most {MAX_RUN_DIR_BYTES}: choose a shorter --data-dir"
+    )]
     LongPath { bytes: usize },
     #[error("the tokens cannot be used")]
     Tokens(#[from] TokenError),

@@ -15,9 +15,9 @@ use super::ApiState;
 use super::extract::{ApiPath, ApiQuery, Representation};
 use super::openapi::{ResponseMap, problem_responses};
 use super::problem::{Code, Problem};
+use crate::app::artifacts::{Artifact, Cursor};
 use crate::domain::ids::ArtifactId;
 use crate::reader::window;
-use crate::app::artifacts::{Artifact, Cursor};
 
 const DEFAULT_ITEMS: u32 = 50;
 const MAX_ITEMS: u32 = 500;
@@ -198,10 +198,7 @@ pub async fn content(
 /// Delete an artifact
 #[utoipa::path(delete, path = "/v1/artifacts/{id}", tag = "artifacts", params(("id" = String, Path, description = "Artifact id")),
     responses((status = 204), ArtifactProblems))]
-pub async fn delete(
-    State(state): State<Arc<ApiState>>,
-    ApiPath(id): ApiPath<String>,
-) -> Result<StatusCode, Problem> {
+pub async fn delete(State(state): State<Arc<ApiState>>, ApiPath(id): ApiPath<String>) -> Result<StatusCode, Problem> {
     let is_deleted = state.artifacts.delete(parse(&id)?).await?;
     if is_deleted { Ok(StatusCode::NO_CONTENT) } else { Err(not_found()) }
 }

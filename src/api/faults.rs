@@ -3,9 +3,9 @@
 //! What a page wrote (a URL, an exception's text) goes into a member of its own, never into a sentence of ours.
 
 use super::problem::{Code, NavigationReason, Problem};
+use crate::app::artifacts::StoreError;
 use crate::browser::{BrowserError, NavigationFailure};
 use crate::domain::network::Refusal;
-use crate::app::artifacts::StoreError;
 
 /// What is passed on of an exception's text.
 const MAX_SCRIPT_MESSAGE: usize = 500;
@@ -49,9 +49,9 @@ impl From<BrowserError> for Problem {
             BrowserError::Blocked { url, refusal } => {
                 Self::new(Code::NetworkBlocked, refusal.to_string()).with("url", url.as_str())
             }
-            BrowserError::Navigation { url, failure, engine_error } => navigation_failed(*failure)
-                .with("url", url.as_str())
-                .with("engine_error", engine_error.as_str()),
+            BrowserError::Navigation { url, failure, engine_error } => {
+                navigation_failed(*failure).with("url", url.as_str()).with("engine_error", engine_error.as_str())
+            }
             BrowserError::Script { message, line, column } => {
                 let message: String = message.chars().take(MAX_SCRIPT_MESSAGE).collect();
                 Self::new(Code::ScriptError, "The script threw an error; `message` is its own text.")
@@ -70,7 +70,9 @@ fn navigation_failed(failure: NavigationFailure) -> Problem {
         NavigationFailure::Dns => (NavigationReason::Dns, "The host name could not be resolved."),
         NavigationFailure::Refused => (NavigationReason::Refused, "The host did not take the connection."),
         NavigationFailure::Tls => (NavigationReason::Tls, "The TLS handshake failed, or the certificate is not valid."),
-        NavigationFailure::Reset => (NavigationReason::Reset, "The connection ended before the whole answer was there."),
+        NavigationFailure::Reset => {
+            (NavigationReason::Reset, "The connection ended before the whole answer was there.")
+        }
         NavigationFailure::TooLarge => {
             (NavigationReason::TooLarge, "The page is larger than `max_response_bytes` of the configuration, decoded.")
         }
@@ -90,10 +92,8 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match &error {
             StoreError::Full(_) => Self::new(Code::StorageFull, "The disk that holds the data directory is full."),
-            StoreError::ReadOnly(_) => {
-                Self::new(Code::StorageFull, "The data directory cannot be written.")
-                    .hint("Make the data directory writable for the service's user, then repeat the call.")
-            }
+            StoreError::ReadOnly(_) => Self::new(Code::StorageFull, "The data directory cannot be written.")
+                .hint("Make the data directory writable for the service's user, then repeat the call."),
             _ => return Self::internal(error),
         }
         .caused_by(error)

@@ -236,7 +236,8 @@ fn percent_encoded(value: &str) -> String {
     if value.bytes().all(is_plain) {
         return value.to_owned();
     }
-    let encode = |byte: u8| if is_plain(byte) && byte != b'%' { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    let encode =
+        |byte: u8| if is_plain(byte) && byte != b'%' { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     value.bytes().map(encode).collect()
 }
 
@@ -250,12 +251,13 @@ impl From<FetchError> for Problem {
                  text, nothing needs to be kept.",
             ),
             FetchError::Lookup(error) => error.into(),
-            FetchError::NotAPage { url, content_type, format } => {
-                Self::new(Code::UnsupportedContentType, format!("The response is a text by itself; it has no {format}."))
-                    .with("url", url)
-                    .with("content_type", content_type)
-                    .hint("Ask for `markdown`, `text` or `html`.")
-            }
+            FetchError::NotAPage { url, content_type, format } => Self::new(
+                Code::UnsupportedContentType,
+                format!("The response is a text by itself; it has no {format}."),
+            )
+            .with("url", url)
+            .with("content_type", content_type)
+            .hint("Ask for `markdown`, `text` or `html`."),
             FetchError::Panicked => Self::internal(error),
         }
     }
@@ -292,7 +294,9 @@ impl From<ReaderError> for Problem {
             ReaderError::InvalidSelector { .. } => {
                 Self::new(Code::InvalidField, "The selector is not valid CSS.").with("field", "selector")
             }
-            ReaderError::SelectorNotFound => Self::new(Code::TargetNotFound, "Nothing on the page matches the selector."),
+            ReaderError::SelectorNotFound => {
+                Self::new(Code::TargetNotFound, "Nothing on the page matches the selector.")
+            }
         }
     }
 }

@@ -62,7 +62,11 @@ impl Artifacts {
         let Retention { max_age, max_total_bytes } = self.retention;
         let removed = self.store.apply_retention(max_age, max_total_bytes, clock::now_ms()).await?;
         if removed.artifacts > 0 {
-            tracing::info!(artifacts = removed.artifacts, removed_bytes = removed.bytes, "artifacts deleted by retention");
+            tracing::info!(
+                artifacts = removed.artifacts,
+                removed_bytes = removed.bytes,
+                "artifacts deleted by retention"
+            );
         }
         Ok(())
     }

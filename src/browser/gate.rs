@@ -75,7 +75,8 @@ impl Gate {
         mut events: mpsc::UnboundedReceiver<Event>,
         stop: CancellationToken,
     ) -> mpsc::UnboundedReceiver<Event> {
-        let mut follower = Follower { in_flight: HashSet::new(), document_request: None, redirected: false, gate: self };
+        let mut follower =
+            Follower { in_flight: HashSet::new(), document_request: None, redirected: false, gate: self };
         loop {
             let event = tokio::select! {
                 biased;
@@ -283,6 +284,10 @@ impl Follower {
         if let Some(engine_error) = error.filter(|error| !error.contains("ERR_ABORTED")) {
             let failure = (self.gate.classify)(&engine_error);
             self.gate.view.send_modify(|view| {
+                // Of the first navigation, its own answer tells more.
+                if view.documents == 0 {
+                    return;
+                }
                 let url = view.arrival.as_ref().map(|arrival| arrival.head().url.to_string()).unwrap_or_default();
                 view.stopped = Some(BrowserError::Navigation { url, failure, engine_error });
             });

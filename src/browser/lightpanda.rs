@@ -30,7 +30,8 @@ use super::gate::Gate;
 use super::pool::{Lease, Pool};
 use super::worker::WorkerCommand;
 use super::{
-    Arrival, BrowserError, Cookie, Engine, EngineIdentity, Gatekeeper, NavigationFailure, Page, PageOptions, PageView, World, wait,
+    Arrival, BrowserError, Cookie, Engine, EngineIdentity, Gatekeeper, NavigationFailure, Page, PageOptions, PageView,
+    World, wait,
 };
 use crate::domain::approval::Cleared;
 use crate::domain::deadline::Deadline;
@@ -241,7 +242,7 @@ impl Page for LightpandaPage {
             Err(error) => return Err(self.explain(error, "waiting for the response").await),
         };
         let view = self.view.borrow().clone();
-        if let Some(stopped) = view.stopped {
+        if let Some(stopped @ BrowserError::Blocked { .. }) = view.stopped {
             return Err(stopped);
         }
         if let Some(engine_error) = answer.error_text {

@@ -147,7 +147,10 @@ impl Pool {
                     return Err(failure);
                 }
                 let changed = tokio::time::timeout_at(deadline.at().into(), changes.changed());
-                changed.await.map_err(|_| BrowserError::DeadlineExceeded { step: "waiting for an engine to start" })?.ok();
+                changed
+                    .await
+                    .map_err(|_| BrowserError::DeadlineExceeded { step: "waiting for an engine to start" })?
+                    .ok();
                 continue;
             };
             match Lease::connect(place, &mut permit, deadline).await {

@@ -83,11 +83,7 @@ async fn view_is(page: &dyn Page, deadline: Deadline, is: impl Fn(&PageView) -> 
 }
 
 /// The same, but the time being up is an answer, not an error.
-async fn view_becomes(
-    page: &dyn Page,
-    limit: Deadline,
-    is: impl Fn(&PageView) -> bool,
-) -> Result<bool, BrowserError> {
+async fn view_becomes(page: &dyn Page, limit: Deadline, is: impl Fn(&PageView) -> bool) -> Result<bool, BrowserError> {
     match view_is(page, limit, is).await {
         Err(BrowserError::DeadlineExceeded { .. }) => Ok(false),
         other => other,

@@ -168,12 +168,7 @@ fn spawn(command: &WorkerCommand) -> std::io::Result<Child> {
 }
 
 /// Waits for the process, or kills its group and then waits for it.
-async fn reap(
-    mut child: Child,
-    socket: PathBuf,
-    end: CancellationToken,
-    ended: watch::Sender<Option<ExitStatus>>,
-) {
+async fn reap(mut child: Child, socket: PathBuf, end: CancellationToken, ended: watch::Sender<Option<ExitStatus>>) {
     let group = child.id();
     let early = tokio::select! {
         status = child.wait() => Some(status),

@@ -75,7 +75,11 @@ fn readability(page: &Document) -> Result<Option<String>, ReadWarning> {
 }
 
 fn second_opinion(page: &Document) -> Result<Option<String>, ReadWarning> {
-    let options = trafilatura::Options::default().with_fallback(true).with_links(true).with_images(true).with_exclude_comments(true);
+    let options = trafilatura::Options::default()
+        .with_fallback(true)
+        .with_links(true)
+        .with_images(true)
+        .with_exclude_comments(true);
     let html = page.html();
     let parsed = contained(|| trafilatura::extract(&html, &options).ok().map(|result| result.content_html));
     parsed.ok_or(ReadWarning::ExtractorFailed)
@@ -98,5 +102,8 @@ fn is_furniture(node: &NodeRef<'_>) -> bool {
         return true;
     }
     let role = node.attr("role");
-    matches!(role.as_deref(), Some("navigation" | "complementary" | "contentinfo" | "search" | "dialog" | "alertdialog"))
+    matches!(
+        role.as_deref(),
+        Some("navigation" | "complementary" | "contentinfo" | "search" | "dialog" | "alertdialog")
+    )
 }

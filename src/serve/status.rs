@@ -39,13 +39,7 @@ struct KnownDigest {
 }
 
 impl Status {
-    pub fn new(
-        config: &Config,
-        data_dir: &DataDir,
-        pool: Pool,
-        outlet: &Outlet,
-        artifacts: Arc<Artifacts>,
-    ) -> Self {
+    pub fn new(config: &Config, data_dir: &DataDir, pool: Pool, outlet: &Outlet, artifacts: Arc<Artifacts>) -> Self {
         Self {
             started: Instant::now(),
             lightpanda: config.lightpanda.clone(),

@@ -78,7 +78,8 @@ fn is_language_tag(text: &str) -> bool {
 }
 
 fn header(name: &str, value: &str) -> Result<(), Problem> {
-    let parsed = HeaderName::try_from(name).map_err(|_| invalid("headers", "holds a name that is no HTTP field name"))?;
+    let parsed =
+        HeaderName::try_from(name).map_err(|_| invalid("headers", "holds a name that is no HTTP field name"))?;
     let name = parsed.as_str();
     if NOT_THE_CALLERS.contains(&name) || name.starts_with("proxy-") || name.starts_with("sec-") {
         return Err(invalid("headers", &format!("may not set {name}: it belongs to the connection or to the engine")));

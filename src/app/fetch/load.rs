@@ -16,9 +16,9 @@ use crate::domain::network::Refusal;
 use crate::egress::outlet::Outlet;
 use crate::egress::proxy::Reason;
 use crate::egress::resolver::Diagnosis;
+use crate::reader::PageCapture;
 use crate::reader::charset;
 use crate::reader::text_types::{self, Kind};
-use crate::reader::PageCapture;
 
 /// The normalising pass over the page.
 const NORMALISE: &str = include_str!("../../browser/js/normalise.js");
@@ -251,10 +251,7 @@ fn text_body(head: ResponseHead, bytes: &[u8]) -> Result<(Body, Option<Encoding>
 
 /// The navigation was stopped by ourselves, with the page as empty as it was: its connection can serve on.
 fn leaves_the_page_whole(error: &LoadError) -> bool {
-    matches!(
-        error,
-        LoadError::UnsupportedContentType { .. } | LoadError::Empty { .. } | LoadError::Download { .. }
-    )
+    matches!(error, LoadError::UnsupportedContentType { .. } | LoadError::Empty { .. } | LoadError::Download { .. })
 }
 
 /// Milliseconds since a start.

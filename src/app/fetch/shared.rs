@@ -46,7 +46,8 @@ impl SharedLoads {
                 Err(_) => return Err(late.into()),
             };
             match loaded {
-                Err(LoadError::Browser(BrowserError::DeadlineExceeded { .. })) if !is_ours && !deadline.has_passed() => {}
+                Err(LoadError::Browser(BrowserError::DeadlineExceeded { .. }))
+                    if !is_ours && !deadline.has_passed() => {}
                 loaded => return loaded,
             }
         }

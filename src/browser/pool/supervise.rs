@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use chromiumoxide::cdp::browser_protocol::browser::GetVersionParams;
 use chromiumoxide::cdp::browser_protocol::page::NavigateParams;
-use chromiumoxide::cdp::browser_protocol::target::{AttachToTargetParams, CloseTargetParams, CreateTargetParams};
+use chromiumoxide::cdp::browser_protocol::target::{
+    AttachToTargetParams, CreateBrowserContextParams, CreateTargetParams, DisposeBrowserContextParams,
+};
 use chromiumoxide::cdp::js_protocol::runtime::EvaluateParams;
 use serde_json::{Value, json};
 
@@ -107,8 +109,11 @@ async fn prove(worker: &Worker, inner: &Inner, deadline: Deadline) -> Result<(Id
     let limit = inner.options.max_message_bytes;
     let (connection, events) = Connection::open(worker.socket(), limit, &inner.tracker, deadline).await?;
     let user_agent = connection.call(None, GetVersionParams::default(), deadline).await?.user_agent;
-    let target = connection.call(None, CreateTargetParams::new("about:blank"), deadline).await?.target_id;
-    let mut attach = AttachToTargetParams::new(target.clone());
+    let context = connection.call(None, CreateBrowserContextParams::default(), deadline).await?.browser_context_id;
+    let mut target = CreateTargetParams::new("about:blank");
+    target.browser_context_id = Some(context.clone());
+    let target = connection.call(None, target, deadline).await?.target_id;
+    let mut attach = AttachToTargetParams::new(target);
     attach.flatten = Some(true);
     let session = connection.call(None, attach, deadline).await?.session_id.inner().clone();
     let session = Some(session.as_str());
@@ -118,8 +123,7 @@ async fn prove(worker: &Worker, inner: &Inner, deadline: Deadline) -> Result<(Id
     if title.result.value != Some(Value::from("ab")) {
         return Err(CdpError::Malformed { method: "Page.navigate".into(), reason: "the page did not run".into() });
     }
-    connection.call(None, CloseTargetParams::new(target), deadline).await?;
-    connection.call_raw(None, "Target.disposeBrowserContext", json!({}), deadline).await.ok();
+    connection.call(None, DisposeBrowserContextParams::new(context), deadline).await?;
     let version = version["version"].as_str().unwrap_or("unknown").to_owned();
     Ok((Idle { connection, events, pages: 0 }, version, user_agent))
 }
@@ -134,7 +138,11 @@ async fn watch(member: &Member, inner: &Inner) -> Verdict {
         }
         let resident = member.worker.resident_bytes().unwrap_or(0);
         if resident > options.hard_resident_bytes {
-            tracing::warn!(worker.pid = member.worker.pid(), worker.resident_bytes = resident, "a worker is ended: memory");
+            tracing::warn!(
+                worker.pid = member.worker.pid(),
+                worker.resident_bytes = resident,
+                "a worker is ended: memory"
+            );
             member.worker.end();
         } else if resident > options.max_resident_bytes {
             return Verdict::Recycle("memory");
