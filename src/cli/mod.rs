@@ -1,1 +1,2 @@
 //! See the crate documentation.
+pub mod setup;
