@@ -15,6 +15,7 @@ mod keys;
 mod print;
 mod settings;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ use settings::Settings;
 
 use crate::domain::network::HostPort;
 use crate::store::data_dir::tokens::TokenSource;
+use crate::telemetry::LogFormat;
 
 /// What `_mb` in the name of a key means, in bytes.
 const MEBIBYTE: u64 = 1 << 20;
@@ -50,6 +52,8 @@ pub struct Config {
     pub fetch: FetchConfig,
     pub network: NetworkConfig,
     pub artifacts: ArtifactConfig,
+    /// Every number in force by its key, for the status.
+    pub limits: BTreeMap<String, u64>,
     pub log: LogConfig,
 }
 
@@ -66,17 +70,15 @@ pub struct LightpandaConfig {
 }
 
 /// Whether `serve` and `demo` install a missing engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstallPolicy {
-    #[default]
     Auto,
     Never,
 }
 
 /// Where Lightpanda is installed from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LightpandaSource {
-    #[default]
     Pypi,
     Stable,
     Nightly,
@@ -132,13 +134,6 @@ pub struct LogConfig {
     pub format: LogFormat,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    #[default]
-    Text,
-    Json,
-}
-
 /// A configuration and how it came about.
 #[derive(Clone)]
 pub struct Loaded {
@@ -158,6 +153,15 @@ impl Loaded {
     /// The configuration in force as TOML, secrets masked, with the source of each value as a comment.
     pub fn to_toml(&self) -> String {
         print::to_toml(&self.settings)
+    }
+
+    /// What to log: as configured, or by `quiet` where nobody configured it.
+    pub fn log_or(&self, quiet: &str) -> LogConfig {
+        let mut log = self.config.log.clone();
+        if self.settings.source(&keys::LOG) == fault::Source::Default {
+            quiet.clone_into(&mut log.filter);
+        }
+        log
     }
 }
 

@@ -1,5 +1,6 @@
 //! Settings to [`Config`]: every value parsed and every relation between keys checked, collecting all faults.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,7 +12,7 @@ use url::{Host, Url};
 
 use super::environment::Environment;
 use super::fault::{Fault, Faults};
-use super::keys::{self, Key, Kind};
+use super::keys::{self, ALL, Key, Kind};
 use super::settings::Settings;
 use super::{
     ArtifactConfig, Config, FetchConfig, InstallPolicy, LightpandaConfig, LightpandaSource, LogConfig, LogFormat,
@@ -55,6 +56,7 @@ impl Checker<'_> {
                 max_age: self.seconds(&keys::ARTIFACT_MAX_AGE_S),
                 max_total_bytes: self.integer(&keys::ARTIFACT_MAX_TOTAL_BYTES),
             },
+            limits: self.limits(),
             log: self.log(),
         };
         self.relations(&config);
@@ -94,13 +96,13 @@ impl Checker<'_> {
             self.fault(&keys::LIGHTPANDA, format!("expected {}", keys::LIGHTPANDA.kind));
         }
         let release_url = self.parse_with(&keys::LIGHTPANDA_RELEASE_URL, http_url);
+        let install = self.choice(&keys::INSTALL, &[InstallPolicy::Auto, InstallPolicy::Never]);
+        let sources = [LightpandaSource::Pypi, LightpandaSource::Stable, LightpandaSource::Nightly];
+        let source = self.choice(&keys::LIGHTPANDA_SOURCE, &sources);
         Some(LightpandaConfig {
             command,
-            install: self.choice(&keys::INSTALL, &[InstallPolicy::Auto, InstallPolicy::Never]),
-            source: self.choice(
-                &keys::LIGHTPANDA_SOURCE,
-                &[LightpandaSource::Pypi, LightpandaSource::Stable, LightpandaSource::Nightly],
-            ),
+            install: install.unwrap_or(InstallPolicy::Never),
+            source: source.unwrap_or(LightpandaSource::Pypi),
             release_url: release_url.or_else(|| http_url("http://localhost"))?,
             search_path: environment.search_path(),
         })
@@ -129,11 +131,18 @@ impl Checker<'_> {
         }
     }
 
+    /// Every number in force by its key.
+    fn limits(&self) -> BTreeMap<String, u64> {
+        let numbers = ALL.into_iter().filter(|key| matches!(key.kind, Kind::Integer { .. }));
+        let limit = |key: &Key| Some((key.name.to_owned(), self.settings.text(key)?.parse().ok()?));
+        numbers.filter_map(limit).collect()
+    }
+
     fn log(&mut self) -> LogConfig {
         let valid = |text: &str| EnvFilter::try_new(text).is_ok().then(|| text.to_owned());
         LogConfig {
             filter: self.parse_with(&keys::LOG, valid).unwrap_or_default(),
-            format: self.choice(&keys::LOG_FORMAT, &[LogFormat::Text, LogFormat::Json]),
+            format: self.choice(&keys::LOG_FORMAT, &[LogFormat::Text, LogFormat::Json]).unwrap_or(LogFormat::Text),
         }
     }
 
@@ -183,10 +192,10 @@ impl Checker<'_> {
     }
 
     /// The variant that stands where its word stands in the key's choices.
-    fn choice<T: Copy + Default>(&mut self, key: &Key, variants: &[T]) -> T {
-        let Kind::Choice(words) = key.kind else { return T::default() };
+    fn choice<T: Copy>(&mut self, key: &Key, variants: &[T]) -> Option<T> {
+        let Kind::Choice(words) = key.kind else { return None };
         let variant = |text: &str| words.iter().zip(variants).find(|(word, _)| **word == text).map(|(_, it)| *it);
-        self.parse_with(key, variant).unwrap_or_default()
+        self.parse_with(key, variant)
     }
 
     fn integer<T: TryFrom<u64> + Default>(&mut self, key: &Key) -> T {

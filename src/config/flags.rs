@@ -67,7 +67,7 @@ fn arg(key: &'static Key) -> Arg {
 
 fn value_name(key: &Key) -> &'static str {
     match key.kind {
-        Kind::Text(_) => "TEXT",
+        Kind::Text(_) => "VALUE",
         Kind::Secret(_) => "SECRET",
         Kind::Choice(_) => "WORD",
         Kind::Integer { .. } => "N",

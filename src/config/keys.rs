@@ -83,7 +83,7 @@ impl Key {
 
     /// The help text of the flag.
     pub fn help(&self) -> String {
-        format!("{}: {} [default: {}] [env: {}]", self.meaning, self.kind, self.default, self.variable())
+        format!("{} ({}) [default: {}] [env: {}]", self.meaning, self.kind, self.default, self.variable())
     }
 }
 

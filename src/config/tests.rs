@@ -95,6 +95,7 @@ fn without_any_source_the_defaults_hold() {
     assert_eq!(config.fetch.max_chars, 50_000);
     assert_eq!(config.pool.worker_hard_resident_bytes, (4 * 256 + 256) * MEBIBYTE);
     assert!((1..=8).contains(&config.pool.workers));
+    assert_eq!((config.limits["settle_ms"], config.limits["max_timeout_s"]), (2_000, 600));
     assert!(config.network.allow_private.is_empty() && config.network.trusted_cidrs.is_empty());
 }
 

@@ -212,7 +212,7 @@ fn read_holder(data_dir: &Path, lock: &mut File) -> Holder {
 }
 
 /// The URL under which this machine reaches a listener at `address`.
-fn local_url(address: SocketAddr) -> String {
+pub fn local_url(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
