@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -78,6 +79,8 @@ pub enum ServeError {
     Proxy(#[source] std::io::Error),
     #[error("metrics cannot be recorded")]
     Telemetry(#[from] TelemetryError),
+    #[error("SIGINT and SIGTERM cannot be watched")]
+    Signals,
     #[error("the task `{name}` ended, which it never should")]
     TaskEnded { name: &'static str },
     #[error("some tasks did not end within {} s", TASKS_LIMIT.as_secs())]
@@ -131,6 +134,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     let engine = Arc::new(Lightpanda::new(pool.clone(), tracker.clone()));
     let fetcher = Fetcher::new(Loader { engine, outlet: Arc::clone(&outlet) }, store.clone());
     let essential = Essential::new(tracker.clone(), shutdown.clone());
+    let _task = tracker.spawn(telemetry::upkeep(metrics.clone(), shutdown.clone()));
     let ready = essential.readiness(&pool);
     essential.retention(Arc::clone(&artifacts));
     let status = status::Status::new(&config, &data_dir, pool, &outlet, Arc::clone(&artifacts));
@@ -172,6 +176,19 @@ impl Running {
     /// Whether a worker has shown a page.
     pub fn readiness(&self) -> watch::Receiver<Readiness> {
         self.ready.clone()
+    }
+
+    /// Runs until SIGINT or SIGTERM, or a task dies that never should; then stops.
+    pub async fn wait(self) -> Result<(), ServeError> {
+        let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return Err(ServeError::Signals) };
+        self.run_until(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        })
+        .await
     }
 
     /// Runs until `stop` resolves or a task dies that never should; then stops.

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
@@ -57,12 +58,17 @@ pub fn log_panics() {
     }));
 }
 
-/// Installs the process's recorder. The handle renders what `/metrics` answers; keep [`upkeep`] running beside it.
+/// The process's recorder, installed at the first call. The handle renders what `/metrics` answers; keep [`upkeep`]
+/// running beside it.
 pub fn install_metrics() -> Result<PrometheusHandle, TelemetryError> {
-    PrometheusBuilder::new()
-        .set_buckets(&DURATION_BUCKETS_S)
-        .and_then(PrometheusBuilder::install_recorder)
-        .map_err(TelemetryError::Metrics)
+    static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
+    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = installed.as_ref() {
+        return Ok(handle.clone());
+    }
+    let builder = PrometheusBuilder::new().set_buckets(&DURATION_BUCKETS_S).map_err(TelemetryError::Metrics)?;
+    let handle = builder.install_recorder().map_err(TelemetryError::Metrics)?;
+    Ok(installed.insert(handle).clone())
 }
 
 /// Folds histogram samples until `shutdown`.

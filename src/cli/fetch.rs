@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::client::{self, Client, ClientError};
 use super::interrupt::unless_interrupted;
-use super::{CliError, output};
+use super::{CliError, engine, output};
 use crate::config::{Config, LogConfig};
 use crate::serve;
 use crate::store::data_dir::tokens::Tokens;
@@ -180,6 +180,7 @@ async fn from_own_service(config: &Config, log: &LogConfig, body: &Value, limit:
     own.pool.workers = 1;
     // A second try finds logging set up by the first.
     drop(telemetry::init_logging(&log.filter, log.format));
+    engine::ensure(&own).await;
     let service = unless_interrupted(async { Ok(serve::start(own).await?) }).await?;
     let answer = unless_interrupted(async {
         let tokens = Tokens::load(&config.data_dir, &config.token, &config.approver_token)?;

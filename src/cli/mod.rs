@@ -3,6 +3,7 @@
 pub mod client;
 mod config;
 pub mod demo;
+mod engine;
 mod error;
 mod fetch;
 mod healthcheck;

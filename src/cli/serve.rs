@@ -1,11 +1,12 @@
 //! `pandarium serve`: the service in the foreground.
 
-use super::{CliError, output};
+use super::{CliError, engine, output};
 use crate::config::Config;
 use crate::{serve, telemetry};
 
 pub async fn run(config: Config) -> Result<(), CliError> {
     telemetry::init_logging(&config.log.filter, config.log.format)?;
+    engine::ensure(&config).await;
     let service = serve::start(config).await?;
     // A service whose starter has closed the pipe serves all the same.
     let told = output::line(&format!("listening on http://{}", service.address()));

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tower::ServiceExt;
 use uuid::Uuid;
 
-use super::support::{AGENT, Answer, Server, bearer, json_headers, metrics_handle, parse_answer, router_for};
+use super::support::{AGENT, Answer, Server, bearer, json_headers, parse_answer, router_for};
 use crate::api::guard::MAX_CALLS_IN_FLIGHT;
 use crate::api::openapi::document_json;
 use crate::api::system::Readiness;
@@ -93,7 +93,7 @@ async fn a_panicking_handler_is_a_typed_error_and_the_connection_goes_on() {
     assert!(!format!("{problem:?}").contains("the page said"));
     stream.write_all(server.head("GET", "/v1/status", &bearer(AGENT), 0).as_bytes()).await.unwrap();
     assert_eq!(super::support::read_answer(&mut stream).await.status, 200);
-    let metrics = metrics_handle().render();
+    let metrics = telemetry::install_metrics().unwrap().render();
     let panics = metrics.lines().find_map(|line| line.strip_prefix("pandarium_panics_total ")).unwrap();
     assert!(panics.parse::<u64>().unwrap() >= 1, "{panics}");
 }
@@ -168,7 +168,7 @@ fn in_process(target: &str) -> Request<Body> {
 
 #[tokio::test]
 async fn a_full_house_says_so_at_once_and_stays_alive() {
-    let (router, _readiness, mut hang) = router_for(1);
+    let (router, _readiness, mut hang) = router_for(1).await;
     let mut calls: FuturesUnordered<_> =
         (0..MAX_CALLS_IN_FLIGHT).map(|_| router.clone().oneshot(in_process("/v1/hang"))).collect();
     let full = async {
@@ -210,7 +210,7 @@ async fn the_log_has_one_line_a_request_without_query_token_or_page_text() {
     let lines_to = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
     let subscriber = lines_to.with_writer(move || writer.clone()).finish();
     let _in_force = tracing::subscriber::set_default(subscriber);
-    let (router, _readiness, _hang) = router_for(1);
+    let (router, _readiness, _hang) = router_for(1).await;
     telemetry::log_panics();
     for target in ["/v1/status?q=the-query", "/v1/panic", "/v1/nothing-in-path", "/healthz?token=the-query"] {
         router.clone().oneshot(in_process(target)).await.unwrap();

@@ -1,14 +1,13 @@
 //! A real server on a free port with some routes of the tests' own, and a client that sends raw bytes.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{get, post};
-use metrics_exporter_prometheus::PrometheusHandle;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::api::extract::{ApiJson, ApiPath, ApiQuery};
+use crate::api::fetch::FetchLimits;
 use crate::api::guard::Guard;
 use crate::api::hosts::AllowedHosts;
 use crate::api::problem::ProblemDocument;
@@ -24,7 +24,16 @@ use crate::api::server::{ServerLimits, serve_connections};
 use crate::api::system::{Readiness, StatusReport, StatusSource};
 use crate::api::tokens::Tokens;
 use crate::api::{ApiState, docs, layered, routes};
+use crate::app::artifacts::{Artifacts, Retention};
+use crate::app::fetch::Fetcher;
+use crate::app::fetch::load::Loader;
+use crate::browser::BrowserError;
+use crate::browser::lightpanda::Lightpanda;
+use crate::browser::pool::{Pool, PoolOptions};
 use crate::domain::ids::ArtifactId;
+use crate::domain::network::NetworkPolicy;
+use crate::egress::outlet::Outlet;
+use crate::store::Store;
 use crate::telemetry;
 
 pub const AGENT: &str = "agent-token-of-the-test";
@@ -50,7 +59,7 @@ impl Server {
     pub async fn start_with(limits: ServerLimits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (router, readiness, hang) = router_for(address.port());
+        let (router, readiness, hang) = router_for(address.port()).await;
         let (shutdown, tracker) = (CancellationToken::new(), TaskTracker::new());
         tracker.spawn(serve_connections(listener, router, limits, shutdown.clone(), tracker.clone()));
         Self { address, shutdown, tracker, readiness, hang }
@@ -158,15 +167,19 @@ pub enum Hang {
 }
 
 /// The API with the routes of the tests beside it.
-pub fn router_for(port: u16) -> (Router, watch::Sender<Readiness>, mpsc::UnboundedReceiver<Hang>) {
+pub async fn router_for(port: u16) -> (Router, watch::Sender<Readiness>, mpsc::UnboundedReceiver<Hang>) {
     let (readiness, readiness_seen) = watch::channel(Readiness::Starting);
     let (hang, hang_seen) = mpsc::unbounded_channel();
     let tokens = Tokens::new(AGENT, APPROVER);
+    let (fetcher, fetch_limits, artifacts) = use_cases().await;
     let state = ApiState {
         guard: Arc::new(Guard::new(AllowedHosts::new(port, &["pandarium.test".to_owned()]), tokens)),
         status: Arc::new(FixedStatus),
         readiness: readiness_seen,
-        metrics: metrics_handle(),
+        metrics: telemetry::install_metrics().unwrap(),
+        fetcher,
+        fetch_limits,
+        artifacts,
     };
     let guard = Arc::clone(&state.guard);
     let (api, _) = routes().split_for_parts();
@@ -174,10 +187,31 @@ pub fn router_for(port: u16) -> (Router, watch::Sender<Readiness>, mpsc::Unbound
     (layered(api, guard), readiness, hang_seen)
 }
 
-/// The recorder is the process's, and tests share a process.
-pub fn metrics_handle() -> PrometheusHandle {
-    static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
-    HANDLE.get_or_init(|| telemetry::install_metrics().unwrap()).clone()
+/// The real use cases, over a pool that has no engine to start.
+async fn use_cases() -> (Fetcher, FetchLimits, Arc<Artifacts>) {
+    // Dropped with the process: the directory must outlive the server.
+    let dir = tempfile::tempdir().unwrap().keep();
+    let store = Store::open(&dir).await.unwrap();
+    let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
+    let outlet = Outlet::open(NetworkPolicy::default(), tracker.clone(), stop.clone()).await.unwrap();
+    let options = PoolOptions {
+        workers: 1,
+        connections_per_worker: 1,
+        queue_limit: 1,
+        start_limit: PATIENCE,
+        max_pages: 1,
+        max_age: PATIENCE,
+        max_resident_bytes: 1,
+        hard_resident_bytes: 1,
+        max_message_bytes: 1,
+    };
+    let launcher = Box::new(|_| Err(BrowserError::NoEngine { reason: "none in this test".to_owned() }));
+    let pool = Pool::start(options, launcher, tracker.clone(), stop);
+    let engine = Arc::new(Lightpanda::new(pool, tracker));
+    let fetcher = Fetcher::new(Loader { engine, outlet: Arc::new(outlet) }, store.clone());
+    let limits = FetchLimits { timeout: PATIENCE, max_timeout: PATIENCE, settle_ms: 0, max_chars: 1 };
+    let retention = Retention { max_age: PATIENCE, max_total_bytes: 1 };
+    (fetcher, limits, Arc::new(Artifacts::new(store, retention)))
 }
 
 struct FixedStatus;

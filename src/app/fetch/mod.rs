@@ -52,7 +52,7 @@ impl Fetcher {
     }
 
     pub async fn fetch(&self, plan: Plan, deadline: Deadline) -> Result<Answer, FetchError> {
-        if let Some(answer) = self.from_artifact(&plan, deadline).await? {
+        if let Some(answer) = self.kept_answer(&plan, deadline).await? {
             return Ok(answer);
         }
         let loaded = self.loads.load(&plan.load, deadline).await?;
@@ -68,7 +68,7 @@ impl Fetcher {
     }
 
     /// The newest answer to the same request, if the caller takes one of that age.
-    async fn from_artifact(&self, plan: &Plan, deadline: Deadline) -> Result<Option<Answer>, FetchError> {
+    async fn kept_answer(&self, plan: &Plan, deadline: Deadline) -> Result<Option<Answer>, FetchError> {
         let Some(max_age) = plan.max_age else { return Ok(None) };
         let now_ms = clock::now_ms();
         let found = self.store.newest(&plan.key(), max_age, now_ms).await.map_err(FetchError::Lookup)?;
