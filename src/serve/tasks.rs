@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::api::system::Readiness;
 use crate::app::artifacts::Artifacts;
-use crate::browser::pool::Pool;
+use crate::browser::pool::{Pool, PoolCounts};
 use crate::config::{Config, LightpandaSource};
 use crate::install::{self, Channel, Release, UPDATE_CHECK_LIMIT};
 use crate::store::data_dir::DataDir;
@@ -21,6 +21,20 @@ use crate::telemetry::error_chain;
 const RETENTION_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the reason for a pool without workers is looked at.
 const READINESS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The state of the pool for `/metrics`. The tasks tell whether something of an ended call lives on.
+fn gauge(counts: &PoolCounts, tasks: usize) {
+    let gauges = [
+        ("pandarium_pool_busy", counts.busy),
+        ("pandarium_pool_idle", counts.idle),
+        ("pandarium_pool_starting", counts.starting),
+        ("pandarium_pool_waiting", counts.waiting),
+        ("pandarium_tasks", tasks),
+    ];
+    for (name, value) in gauges {
+        metrics::gauge!(name).set(u32::try_from(value).unwrap_or(u32::MAX));
+    }
+}
 
 /// A newer build, once the check has found one.
 pub type Updates = Arc<Mutex<Option<String>>>;
@@ -56,9 +70,11 @@ impl Essential {
     pub fn readiness(&self, pool: &Pool) -> watch::Receiver<Readiness> {
         let (sender, receiver) = watch::channel(Readiness::Starting);
         let (pool, shutdown, told) = (pool.clone(), self.shutdown.clone(), sender.clone());
+        let tracker = self.tracker.clone();
         self.spawn("readiness", async move {
             let mut identity = pool.identity();
             loop {
+                gauge(&pool.counts(), tracker.len());
                 let is_ready = identity.borrow_and_update().is_some();
                 let readiness = match pool.failure() {
                     _ if is_ready => Readiness::Ready,
