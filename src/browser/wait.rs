@@ -16,6 +16,8 @@ const SELECTOR: &str = include_str!("js/selector.js");
 
 /// A network that was silent for so long counts as idle: what Playwright and Puppeteer call `networkidle`.
 const NETWORK_IDLE: Duration = Duration::from_millis(500);
+/// How long the page may take to tell that the cap has been reached.
+const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 /// How often an expression of the caller is tried again.
 const EXPRESSION_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -101,10 +103,15 @@ async fn settled(page: &mut dyn Page, cap: Duration, deadline: Deadline) -> Resu
         }
         let document = page.view().borrow().documents;
         let left = u64::try_from(limit.remaining().as_millis()).unwrap_or(u64::MAX);
-        let idle = match page.call(World::Main, IDLE, &[Value::from(left)], deadline).await {
+        let answer_by = deadline.min_after(limit.remaining() + ANSWER_LIMIT);
+        let idle = match page.call(World::Main, IDLE, &[Value::from(left)], answer_by).await {
             Ok(idle) => idle,
             // The page went on to another document meanwhile: look at that one.
             Err(_) if page.view().borrow().documents != document => continue,
+            // It runs in the page's own world, where a page may have broken what it uses, or be busy. Then there is
+            // nothing to wait for any longer.
+            Err(BrowserError::Script { .. }) => return Ok((false, timers)),
+            Err(BrowserError::DeadlineExceeded { .. }) if !deadline.has_passed() => return Ok((false, timers)),
             Err(error) => return Err(error),
         };
         timers = idle["timers"].as_u64().unwrap_or(0);

@@ -10,7 +10,7 @@
   const CALM_TICKS = 2; // So many looks in a row must find nothing: callbacks of the last timer may set the next.
 
   const { setTimeout, clearTimeout, setInterval, clearInterval, performance, Map, Promise, Math } = globalThis;
-  const now = () => performance.now();
+  const now = performance.now.bind(performance);
   const pending = new Map(); // timer id -> { due, every, ticks, since }
 
   const run = (handler, args) => {

@@ -20,6 +20,11 @@ use crate::domain::deadline::Deadline;
 
 /// How often a worker's memory, age and page count are looked at. Typed arrays grow about 250 MB a second.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
+/// How often a worker is asked whether it still answers, and how long the answer may take.
+const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
+const HEALTH_LIMIT: Duration = Duration::from_secs(5);
+/// A machine under heavy load may be late once.
+const HEALTH_MISSES: u32 = 2;
 /// A worker that is to be replaced may finish its calls for so long.
 const DRAIN_LIMIT: Duration = Duration::from_secs(120);
 /// A worker that lived for so long, or served a page, was not part of a series of failures.
@@ -129,13 +134,41 @@ async fn prove(worker: &Worker, inner: &Inner, deadline: Deadline) -> Result<(Id
 }
 
 async fn watch(member: &Member, inner: &Inner) -> Verdict {
+    tokio::select! {
+        () = member.worker.ended() => Verdict::Ended,
+        () = inner.stop.cancelled() => Verdict::Stop,
+        reason = look_at_size(member, inner) => Verdict::Recycle(reason),
+        () = look_at_health(member, inner) => {
+            member.worker.ended().await;
+            Verdict::Ended
+        }
+    }
+}
+
+/// Ends a worker that does not answer any more, such as one that was stopped by a signal.
+async fn look_at_health(member: &Member, inner: &Inner) {
+    let mut misses = 0;
+    while misses < HEALTH_MISSES {
+        tokio::time::sleep(HEALTH_INTERVAL).await;
+        misses = if answers(&member.worker, inner).await { 0 } else { misses + 1 };
+    }
+    tracing::warn!(worker.pid = member.worker.pid(), "a worker is ended: it does not answer");
+    member.worker.end();
+}
+
+async fn answers(worker: &Worker, inner: &Inner) -> bool {
+    let (limit, deadline) = (inner.options.max_message_bytes, Deadline::after(HEALTH_LIMIT));
+    match Connection::open(worker.socket(), limit, &inner.tracker, deadline).await {
+        Ok((connection, _events)) => connection.call(None, GetVersionParams::default(), deadline).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// Tells why a worker is to be replaced.
+async fn look_at_size(member: &Member, inner: &Inner) -> &'static str {
     let options = &inner.options;
     loop {
-        tokio::select! {
-            () = member.worker.ended() => return Verdict::Ended,
-            () = inner.stop.cancelled() => return Verdict::Stop,
-            () = tokio::time::sleep(WATCH_INTERVAL) => {}
-        }
+        tokio::time::sleep(WATCH_INTERVAL).await;
         let resident = member.worker.resident_bytes().unwrap_or(0);
         if resident > options.hard_resident_bytes {
             tracing::warn!(
@@ -145,11 +178,11 @@ async fn watch(member: &Member, inner: &Inner) -> Verdict {
             );
             member.worker.end();
         } else if resident > options.max_resident_bytes {
-            return Verdict::Recycle("memory");
+            return "memory";
         } else if member.pages.load(Ordering::Relaxed) >= options.max_pages {
-            return Verdict::Recycle("pages");
+            return "pages";
         } else if member.worker.age() >= options.max_age {
-            return Verdict::Recycle("age");
+            return "age";
         }
     }
 }
