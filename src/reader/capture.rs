@@ -1,0 +1,69 @@
+//! What the page script `browser/js/normalise.js` hands over.
+
+use serde::Deserialize;
+
+/// The result of `normalise.js`: the visible page as clean HTML, and what was counted on the way.
+///
+/// URLs in `html` are absolute; scripts, styles, hidden text and the values of secret fields are gone.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PageCapture {
+    /// Serialised children of the body, or the elements that the selector matched.
+    pub html: String,
+    /// The document's own URL after redirects and history changes.
+    pub url: String,
+    /// The URL that relative links were resolved against.
+    pub base: String,
+    pub title: String,
+    /// The `lang` attribute of the root element.
+    pub lang: Option<String>,
+    /// `document.contentType`, for example `text/html`.
+    pub content_type: String,
+    /// `document.characterSet`, for example `UTF-8`.
+    pub character_set: String,
+    /// Elements that the selector matched; absent when the whole page was taken.
+    pub selector_matched: Option<u32>,
+    /// The name of the exception that the selector raised, for example `SyntaxError`.
+    pub selector_error: Option<String>,
+    /// DOM nodes visited.
+    pub nodes: u32,
+    /// The node limit ended the walk before the end of the page.
+    pub truncated: bool,
+    pub links: u32,
+    pub images: u32,
+    pub tables: u32,
+    /// `<pre>` elements.
+    pub code_blocks: u32,
+    /// Frames whose content stands in `html`.
+    pub frames_inlined: u32,
+    /// Frames of other origins, and frames that the engine did not load.
+    pub frames_unread: u32,
+    /// Hidden elements with text that were left out, each counted once with all that it holds.
+    pub hidden_nodes: u32,
+    /// Drawings, canvases, plug-ins, `noscript`s and large `data:` images that were left out.
+    pub dropped: u32,
+    pub structured_data: CapturedData,
+}
+
+/// Metadata as the page wrote it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CapturedData {
+    /// The text of each JSON-LD script; not necessarily valid JSON.
+    pub json_ld: Vec<String>,
+    /// `og:`, `article:` and related properties with their values, in document order.
+    pub open_graph: Vec<(String, String)>,
+    /// `twitter:` names with their values, in document order.
+    pub twitter: Vec<(String, String)>,
+    pub description: Option<String>,
+    pub canonical: Option<String>,
+    pub alternates: Vec<Alternate>,
+}
+
+/// A `<link rel="alternate">`.
+#[derive(Debug, Clone, Deserialize, serde::Serialize)]
+pub struct Alternate {
+    pub href: String,
+    pub r#type: Option<String>,
+    pub hreflang: Option<String>,
+}
