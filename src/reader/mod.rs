@@ -7,6 +7,7 @@
 mod article;
 mod capture;
 mod contain;
+mod depth;
 mod formats;
 mod markdown;
 mod reading;

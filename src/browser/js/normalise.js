@@ -243,13 +243,13 @@
     stack.push(after, null, second, context, between, null, first, context, before, null);
   };
 
+  const visitNonContent = (element, name) => {
+    const type = name === 'script' ? element.getAttribute('type') || '' : '';
+    if (type.startsWith('math/tex')) emitMath(element.textContent, /mode=display/.test(type));
+  };
+
   // True when the element was dealt with and its children are not to be walked.
   const visitSpecial = (element, name, context) => {
-    if (NEVER_CONTENT.has(name)) {
-      const type = name === 'script' ? element.getAttribute('type') || '' : '';
-      if (type.startsWith('math/tex')) emitMath(element.textContent, /mode=display/.test(type));
-      return true;
-    }
     if (DROPPED.has(name)) {
       count.dropped++;
       return true;
@@ -337,7 +337,7 @@
 
   const visitElement = (element, context, isRoot) => {
     const name = element.localName;
-    if (NEVER_CONTENT.has(name) && name !== 'script') return;
+    if (NEVER_CONTENT.has(name)) return visitNonContent(element, name);
     const names = element.getAttributeNames();
     if (names.includes('class') && isMathRendering(element)) return;
     const style = getComputedStyle(element);
