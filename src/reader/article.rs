@@ -26,10 +26,11 @@ pub(super) fn main_content(page: &Document, warnings: &mut Vec<ReadWarning>) -> 
         restore_top_headings(article);
     }
     let found = first.as_ref().map_or(0, text_size);
-    if found >= SHORT && !collapsed(found, on_page) {
-        if let Some(article) = first {
-            return (article, ModeUsed::Article);
-        }
+    if found >= SHORT
+        && !collapsed(found, on_page)
+        && let Some(article) = first
+    {
+        return (article, ModeUsed::Article);
     }
     let second = extracted(second_opinion(page), warnings);
     let best = better(first, second);
@@ -92,7 +93,11 @@ fn restore_top_headings(article: &Document) {
 }
 
 fn second_opinion(page: &Document) -> Result<Option<String>, ReadWarning> {
-    let options = trafilatura::Options::default().with_fallback(true).with_links(true).with_images(true).with_exclude_comments(true);
+    let options = trafilatura::Options::default()
+        .with_fallback(true)
+        .with_links(true)
+        .with_images(true)
+        .with_exclude_comments(true);
     let html = page.html();
     let parsed = contained(|| trafilatura::extract(&html, &options).ok().map(|result| result.content_html));
     parsed.ok_or(ReadWarning::ExtractorFailed)
@@ -115,5 +120,8 @@ fn is_furniture(node: &NodeRef<'_>) -> bool {
         return true;
     }
     let role = node.attr("role");
-    matches!(role.as_deref(), Some("navigation" | "complementary" | "contentinfo" | "search" | "dialog" | "alertdialog"))
+    matches!(
+        role.as_deref(),
+        Some("navigation" | "complementary" | "contentinfo" | "search" | "dialog" | "alertdialog")
+    )
 }

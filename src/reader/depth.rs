@@ -17,7 +17,8 @@ pub(super) const MAX_DEPTH: usize = 100;
 /// Reads what `normalise.js` writes: every element but the void ones has an end tag, and text has no bare `<`. Links
 /// beyond the limit keep their tags, one at a time.
 pub(super) fn bounded(html: &str) -> (Cow<'_, str>, u32) {
-    let mut bounder = Bounder { out: String::new(), copied: 0, open: Vec::new(), level: 0, in_deep_link: false, flattened: 0 };
+    let mut bounder =
+        Bounder { out: String::new(), copied: 0, open: Vec::new(), level: 0, in_deep_link: false, flattened: 0 };
     let mut position = 0;
     while let Some(start) = html.get(position..).and_then(|rest| rest.find('<')).map(|offset| position + offset) {
         let end = tag_end(html, start);
@@ -130,7 +131,8 @@ mod tests {
     #[test]
     fn tags_beyond_the_limit_go_and_their_text_stays_on_its_lines() {
         let deep = MAX_DEPTH + 2;
-        let html = format!("{}<p>one</p><p>two</p><a href=\"u\">three</a>{}", "<div>".repeat(deep), "</div>".repeat(deep));
+        let html =
+            format!("{}<p>one</p><p>two</p><a href=\"u\">three</a>{}", "<div>".repeat(deep), "</div>".repeat(deep));
         let (bounded, flattened) = bounded(&html);
         assert_eq!(flattened, 4);
         assert_eq!(bounded.matches("<div>").count(), MAX_DEPTH);

@@ -13,9 +13,13 @@ mod markdown;
 mod reading;
 mod tree;
 
+#[cfg(test)]
+mod tests;
+
 pub use capture::{Alternate, CapturedData, PageCapture};
 pub use reading::{
-    ContentMode, Coverage, Format, FrameCoverage, ModeUsed, PageLink, ReadRequest, ReadWarning, ReaderError, Reading, Share,
+    ContentMode, Coverage, Format, FrameCoverage, ModeUsed, PageLink, ReadRequest, ReadWarning, ReaderError, Reading,
+    Share,
 };
 
 use dom_query::Document;
@@ -38,7 +42,15 @@ pub fn read(capture: &PageCapture, request: &ReadRequest) -> Result<Reading, Rea
         Format::Outline => formats::outline(&document),
         Format::StructuredData => formats::structured_data(capture, &mut warnings),
     };
-    Ok(Reading { content, links, title: capture.title.clone(), lang: capture.lang.clone(), mode_used, coverage, warnings })
+    Ok(Reading {
+        content,
+        links,
+        title: capture.title.clone(),
+        lang: capture.lang.clone(),
+        mode_used,
+        coverage,
+        warnings,
+    })
 }
 
 fn check_selector(capture: &PageCapture) -> Result<(), ReaderError> {

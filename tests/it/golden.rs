@@ -98,8 +98,10 @@ pub fn facts_of_markdown(markdown: &str) -> Facts {
 /// Links that Markdown can show: with text, a label or a picture, not in code, not a heading's link to itself.
 fn is_readable_link(node: &NodeRef<'_>) -> bool {
     let text = node.text();
-    let labelled = !text.trim().is_empty() || node.has_attr("aria-label") || node.descendants_it().any(|n| n.has_name("img"));
-    let above: Vec<String> = node.ancestors_it(None).filter_map(|n| n.node_name()).map(|name| name.to_string()).collect();
+    let labelled =
+        !text.trim().is_empty() || node.has_attr("aria-label") || node.descendants_it().any(|n| n.has_name("img"));
+    let above: Vec<String> =
+        node.ancestors_it(None).filter_map(|n| n.node_name()).map(|name| name.to_string()).collect();
     let in_heading = above.iter().any(|name| matches!(name.as_str(), "h1" | "h2" | "h3" | "h4" | "h5" | "h6"));
     let is_anchor = in_heading && !text.chars().any(char::is_alphanumeric);
     node.has_name("a") && labelled && !is_anchor && !above.iter().any(|name| name == "pre")

@@ -100,6 +100,13 @@ fn words_around_the_main_text_cost_precision_only() {
 }
 
 #[test]
+fn f1_is_made_from_the_averages() {
+    let half = Score { precision: 0.5, recall: 1.0 };
+    let whole = Score { precision: 1.0, recall: 1.0 };
+    assert!((average(&[half, whole]).f1() - 2.0 * 0.75 / 1.75).abs() < 1e-9);
+}
+
+#[test]
 fn markup_is_no_text() {
     let markdown = r#"[one](https://a.example/x_(y) "title") ![alt](i.png)two \*three\* **four**"#;
     assert_eq!(plain_text(markdown), "[one] two *three* **four**");

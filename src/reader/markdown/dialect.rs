@@ -130,7 +130,9 @@ impl<'a> Writer<'a> {
             "a" => self.link(&node, place),
             "code" | "kbd" | "samp" | "tt" => self.code(&node, place),
             _ if place.code => self.children(&node, place),
-            "b" | "strong" | "em" | "i" | "cite" | "dfn" | "del" | "s" | "strike" | "sub" | "sup" => self.inline(&node, name, place),
+            "b" | "strong" | "em" | "i" | "cite" | "dfn" | "del" | "s" | "strike" | "sub" | "sup" => {
+                self.inline(&node, name, place)
+            }
             "q" => self.quotation(&node, place),
             "rt" => self.wrapped("(", &node, ")", place),
             "span" if is_math(&node) => self.math(&node, place),
@@ -152,8 +154,12 @@ impl<'a> Writer<'a> {
             "dl" if nests && has_terms(node) => {
                 self.wrapped("<dl>", node, "</dl>", Place { definitions: true, list: false, ..place });
             }
-            "dt" if nests && place.definitions => self.wrapped("<dt>", node, "</dt>", Place { definitions: false, ..place }),
-            "dd" if nests && place.definitions => self.wrapped("<dd>", node, "</dd>", Place { definitions: false, ..place }),
+            "dt" if nests && place.definitions => {
+                self.wrapped("<dt>", node, "</dt>", Place { definitions: false, ..place })
+            }
+            "dd" if nests && place.definitions => {
+                self.wrapped("<dd>", node, "</dd>", Place { definitions: false, ..place })
+            }
             "table" if nests && is_data_table(node) => self.table(node, place),
             _ => self.block(node, place),
         }
@@ -225,7 +231,8 @@ impl<'a> Writer<'a> {
             return;
         }
         // A code span cannot hold a link, a link can hold a code span: turn them inside out.
-        let (before, inner, after) = if place.code { ("</code>", "><code>", "</code></a><code>") } else { ("", ">", "</a>") };
+        let (before, inner, after) =
+            if place.code { ("</code>", "><code>", "</code></a><code>") } else { ("", ">", "</a>") };
         self.out.push_str(before);
         self.out.push_str(&open);
         self.title_attribute(node, &text);
@@ -368,7 +375,8 @@ impl<'a> Writer<'a> {
     }
 
     fn table(&mut self, node: &NodeRef<'a>, place: Place) {
-        let inside = Place { cell: true, list: false, item: false, definitions: false, nesting: place.nesting + 2, ..place };
+        let inside =
+            Place { cell: true, list: false, item: false, definitions: false, nesting: place.nesting + 2, ..place };
         let captions = node.children_it(false).filter(|child| child.has_name("caption"));
         let mut steps: Vec<_> = captions.map(|caption| Step::Node(caption, place)).collect();
         steps.push(Step::Raw("<table>".into()));
@@ -391,7 +399,8 @@ fn is_cell(node: &NodeRef<'_>) -> bool {
 }
 
 fn cell_tag(cell: &NodeRef<'_>) -> String {
-    let number = |name: &str| cell.attr(name).and_then(|value| value.trim().parse::<u16>().ok()).unwrap_or(1).clamp(1, 1000);
+    let number =
+        |name: &str| cell.attr(name).and_then(|value| value.trim().parse::<u16>().ok()).unwrap_or(1).clamp(1, 1000);
     let align = match cell.attr("align").as_deref() {
         Some("center" | "-webkit-center") => "center",
         Some("right" | "end" | "-webkit-right") => "right",
@@ -411,7 +420,8 @@ fn is_data_table(table: &NodeRef<'_>) -> bool {
         if inner.has_name("table") || inner.has_name("pre") {
             return false;
         }
-        has_columns |= inner.has_name("th") || (inner.has_name("tr") && inner.children_it(false).filter(is_cell).count() > 1);
+        has_columns |=
+            inner.has_name("th") || (inner.has_name("tr") && inner.children_it(false).filter(is_cell).count() > 1);
     }
     has_columns
 }
@@ -432,8 +442,25 @@ fn is_heading_anchor(url: &str, text: &str) -> bool {
 fn is_left_out(name: &str) -> bool {
     matches!(
         name,
-        "script" | "style" | "noscript" | "template" | "head" | "title" | "meta" | "link" | "svg" | "canvas" | "iframe"
-            | "object" | "embed" | "audio" | "video" | "rp" | "source" | "track" | "datalist"
+        "script"
+            | "style"
+            | "noscript"
+            | "template"
+            | "head"
+            | "title"
+            | "meta"
+            | "link"
+            | "svg"
+            | "canvas"
+            | "iframe"
+            | "object"
+            | "embed"
+            | "audio"
+            | "video"
+            | "rp"
+            | "source"
+            | "track"
+            | "datalist"
     )
 }
 
@@ -447,7 +474,9 @@ fn language_of(pre: &NodeRef<'_>) -> Option<String> {
 fn class_language(classes: &str) -> Option<String> {
     let mut words = classes.split_whitespace().peekable();
     while let Some(word) = words.next() {
-        let named = ["language-", "lang-", "highlight-source-", "highlight-text-", "brush:"].iter().find_map(|p| word.strip_prefix(p));
+        let named = ["language-", "lang-", "highlight-source-", "highlight-text-", "brush:"]
+            .iter()
+            .find_map(|p| word.strip_prefix(p));
         let language = match named {
             Some("") if word == "brush:" => words.peek().copied(),
             other => other,

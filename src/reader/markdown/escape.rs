@@ -66,7 +66,8 @@ pub(super) fn push_text(out: &mut String, text: &str) {
 fn push_plain(out: &mut String, text: &str) {
     for character in text.chars() {
         match character {
-            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '+' | '-' | '.' | ')' | '=' | '~' | '|' | '&' | '!' => {
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '+' | '-' | '.' | ')' | '=' | '~' | '|' | '&'
+            | '!' => {
                 out.push(stand_in(TEXT, character));
             }
             other => push_safe(out, other),
@@ -77,8 +78,10 @@ fn push_plain(out: &mut String, text: &str) {
 /// Splits off the first piece of delimited TeX: the text before, the TeX with its delimiters, the text after.
 fn next_tex(text: &str) -> Option<(&str, &str, &str)> {
     const DELIMITERS: [(&str, &str); 3] = [("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$")];
-    let (start, open, close) =
-        DELIMITERS.iter().filter_map(|(open, close)| Some((text.find(open)?, *open, *close))).min_by_key(|found| found.0)?;
+    let (start, open, close) = DELIMITERS
+        .iter()
+        .filter_map(|(open, close)| Some((text.find(open)?, *open, *close)))
+        .min_by_key(|found| found.0)?;
     let inner = start + open.len();
     let end = inner + text.get(inner..)?.find(close)? + close.len();
     Some((text.get(..start)?, text.get(start..end)?, text.get(end..)?))
@@ -105,7 +108,8 @@ fn push_safe(out: &mut String, character: char) {
 
 /// Makes the brackets of a link's label literal.
 pub(super) fn force_brackets(label: &str) -> String {
-    let swap = |text: &str, character: char| text.replace(stand_in(TEXT, character), &stand_in(FORCED, character).to_string());
+    let swap =
+        |text: &str, character: char| text.replace(stand_in(TEXT, character), &stand_in(FORCED, character).to_string());
     swap(&swap(label, '['), ']')
 }
 
@@ -259,7 +263,8 @@ impl Finisher {
             _ => return,
         };
         let opens = matches!(mark, OPEN_STRONG | OPEN_EMPHASIS | OPEN_DELETED);
-        let (inner, outer) = if opens { (self.after(index), self.before(index)) } else { (self.before(index), self.after(index)) };
+        let (inner, outer) =
+            if opens { (self.after(index), self.before(index)) } else { (self.before(index), self.after(index)) };
         let works = can_delimit(inner, outer);
         let position = self.out.len();
         self.out.push_str(text);

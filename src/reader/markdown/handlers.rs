@@ -4,8 +4,8 @@ use htmd::element_handler::{HandlerResult, Handlers};
 use htmd::{Element, HtmlToMarkdown};
 
 use super::escape::{
-    CELL_START, CELL_TEXT, CLOSE_DELETED, CLOSE_EMPHASIS, CLOSE_STRONG, CODE_BACKTICK, CODE_SPACE, LINE_BREAK, OPEN_DELETED,
-    OPEN_EMPHASIS, OPEN_STRONG, ROW_END, force_brackets, push_text,
+    CELL_START, CELL_TEXT, CLOSE_DELETED, CLOSE_EMPHASIS, CLOSE_STRONG, CODE_BACKTICK, CODE_SPACE, LINE_BREAK,
+    OPEN_DELETED, OPEN_EMPHASIS, OPEN_STRONG, ROW_END, force_brackets, push_text,
 };
 use super::table;
 use crate::reader::reading::PageLink;
@@ -33,7 +33,9 @@ pub(super) fn converter() -> HtmlToMarkdown {
         .add_handler(vec!["img"], image)
         .add_handler(vec!["table"], table_block)
         .add_handler(vec!["tbody"], |h: &dyn Handlers, e: Element<'_>| some(h.walk_children(e.node).content))
-        .add_handler(vec!["tr"], |h: &dyn Handlers, e: Element<'_>| some(h.walk_children(e.node).content + &ROW_END.to_string()))
+        .add_handler(vec!["tr"], |h: &dyn Handlers, e: Element<'_>| {
+            some(h.walk_children(e.node).content + &ROW_END.to_string())
+        })
         .add_handler(vec!["td"], table_cell)
         .build()
 }
@@ -96,7 +98,7 @@ fn rule(_: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> {
 }
 
 fn heading(handlers: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> {
-    let level = element.tag.bytes().nth(1).map_or(1, |digit| usize::from(digit.saturating_sub(b'0')));
+    let level = element.tag.strip_prefix('h').and_then(|digit| digit.parse().ok()).unwrap_or(1);
     let text = content(handlers, &element);
     let text = text.split(is_blank).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     if text.is_empty() { None } else { block(&format!("{} {text}", "#".repeat(level))) }
@@ -104,7 +106,8 @@ fn heading(handlers: &dyn Handlers, element: Element<'_>) -> Option<HandlerResul
 
 fn quote(handlers: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> {
     let text = settled(handlers, &element);
-    let lines: Vec<_> = text.lines().map(|line| if line.is_empty() { ">".to_owned() } else { format!("> {line}") }).collect();
+    let lines: Vec<_> =
+        text.lines().map(|line| if line.is_empty() { ">".to_owned() } else { format!("> {line}") }).collect();
     block(&lines.join("\n"))
 }
 

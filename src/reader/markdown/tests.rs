@@ -10,7 +10,8 @@ fn convert(html: &str) -> String {
 }
 
 fn parsed(markdown: &str) -> Vec<Event<'_>> {
-    Parser::new_ext(markdown, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS).collect()
+    Parser::new_ext(markdown, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS)
+        .collect()
 }
 
 /// The text that a parser shows, blocks run together.
@@ -70,8 +71,17 @@ proptest! {
 
 #[test]
 fn urls_read_the_same_after_markdown() {
-    for url in ["https://a.example/x_(y)", "https://a.example/x)y(", "https://a.example/?a=1&copy=2&lt;=3", "https://a.example/*_`\\|", "mailto:a@b.example"] {
-        let markdown = convert(&format!("<table><tr><td><a href=\"{0}\" title='a \"b\" \\'>t</a></td><td>x</td></tr></table><p><a href=\"{0}\">t</a></p>", escape_html(url)));
+    for url in [
+        "https://a.example/x_(y)",
+        "https://a.example/x)y(",
+        "https://a.example/?a=1&copy=2&lt;=3",
+        "https://a.example/*_`\\|",
+        "mailto:a@b.example",
+    ] {
+        let markdown = convert(&format!(
+            "<table><tr><td><a href=\"{0}\" title='a \"b\" \\'>t</a></td><td>x</td></tr></table><p><a href=\"{0}\">t</a></p>",
+            escape_html(url)
+        ));
         let urls: Vec<_> = parsed(&markdown)
             .into_iter()
             .filter_map(|event| match event {
@@ -93,7 +103,11 @@ fn a_fence_is_longer_than_any_run_of_backticks_in_the_code() {
 fn the_language_of_a_code_block_comes_from_its_classes() {
     for class in ["language-rust", "lang-rust", "highlight-source-rust", "brush: rust;", "brush:rust"] {
         assert_eq!(convert(&format!("<pre class='{class}'>x</pre>")), "```rust\nx\n```", "{class}");
-        assert_eq!(convert(&format!("<div class='{class}'><pre><code>x</code></pre></div>")), "```rust\nx\n```", "{class}");
+        assert_eq!(
+            convert(&format!("<div class='{class}'><pre><code>x</code></pre></div>")),
+            "```rust\nx\n```",
+            "{class}"
+        );
     }
     assert_eq!(convert("<pre class='language-`evil'>x</pre>"), "```\nx\n```");
 }
