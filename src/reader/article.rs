@@ -12,6 +12,8 @@ use super::tree::text_size;
 const SHORT: usize = 500;
 /// An extract below this part of what another reading finds has collapsed.
 const COLLAPSED: f64 = 0.25;
+/// Marks the elements that were `h1` before the extraction.
+const TOP_HEADING: &str = "data-top-heading";
 
 /// The main content of `page` as a document of its own.
 ///
@@ -20,11 +22,15 @@ const COLLAPSED: f64 = 0.25;
 pub(super) fn main_content(page: &Document, warnings: &mut Vec<ReadWarning>) -> (Document, ModeUsed) {
     let on_page = text_size(page);
     let first = extracted(readability(page), warnings);
+    if let Some(article) = &first {
+        restore_top_headings(article);
+    }
     let found = first.as_ref().map_or(0, text_size);
-    if found >= SHORT && !collapsed(found, on_page) {
-        if let Some(article) = first {
-            return (article, ModeUsed::Article);
-        }
+    if found >= SHORT
+        && !collapsed(found, on_page)
+        && let Some(article) = first
+    {
+        return (article, ModeUsed::Article);
     }
     let second = extracted(second_opinion(page), warnings);
     let best = better(first, second);
@@ -67,11 +73,23 @@ fn extracted(html: Result<Option<String>, ReadWarning>, warnings: &mut Vec<ReadW
 fn readability(page: &Document) -> Result<Option<String>, ReadWarning> {
     // Classes tell a code block's language and where TeX stands.
     let config = Config { keep_classes: true, disable_json_ld: true, ..Config::default() };
+    let marked = page.clone();
+    for node in marked.root().descendants_it().filter(|node| node.has_name("h1")).collect::<Vec<_>>() {
+        node.set_attr(TOP_HEADING, "");
+    }
     let parsed = contained(|| {
-        let article = Readability::with_document(page.clone(), None, Some(config)).ok()?.parse().ok()?;
+        let article = Readability::with_document(marked, None, Some(config)).ok()?.parse().ok()?;
         Some(article.content.to_string())
     });
     parsed.ok_or(ReadWarning::ExtractorFailed)
+}
+
+/// Readability makes every `h1` an `h2`, because it shows the title above: here the title is not part of the content.
+fn restore_top_headings(article: &Document) {
+    for node in article.root().descendants_it().filter(|node| node.has_attr(TOP_HEADING)).collect::<Vec<_>>() {
+        node.rename("h1");
+        node.remove_attr(TOP_HEADING);
+    }
 }
 
 fn second_opinion(page: &Document) -> Result<Option<String>, ReadWarning> {

@@ -8,12 +8,16 @@ mod article;
 mod capture;
 pub mod charset;
 mod contain;
+mod depth;
 mod formats;
 mod markdown;
 mod reading;
 pub mod text_types;
 mod tree;
 pub mod window;
+
+#[cfg(test)]
+mod tests;
 
 pub use capture::{Alternate, CapturedData, PageCapture};
 pub use reading::{

@@ -1,69 +1,26 @@
-//! The parsed page: parsing, bounding its depth, counting.
+//! The parsed page: parsing and counting.
 
-use dom_query::{Document, NodeId, NodeRef};
+use dom_query::{Document, NodeRef};
 
+use super::depth::bounded;
 use super::reading::ReadWarning;
 
-/// Elements nested deeper than this lose their tags, not their text.
-///
-/// Real pages stay below 60. The extractors and the converter recurse, and a thread has 2 MiB of stack.
-pub(super) const MAX_DEPTH: usize = 100;
-
-/// Parses `html` and flattens what is nested too deep for the libraries behind.
+/// Parses captured HTML, its nesting bounded.
 pub(super) fn parse(html: &str, title: &str, lang: Option<&str>, warnings: &mut Vec<ReadWarning>) -> Document {
-    let page = format!(
-        "<!DOCTYPE html><html lang=\"{}\"><head><title>{}</title></head><body>{html}</body></html>",
-        escape_html(lang.unwrap_or_default()),
-        escape_html(title),
-    );
-    let document = Document::from(page);
-    let elements = flatten(&document);
+    let (html, elements) = bounded(html);
     if elements > 0 {
         warnings.push(ReadWarning::DeepNestingFlattened { elements });
     }
-    document
+    Document::from(format!(
+        "<!DOCTYPE html><html lang=\"{}\"><head><title>{}</title></head><body>{html}</body></html>",
+        escape_html(lang.unwrap_or_default()),
+        escape_html(title),
+    ))
 }
 
 /// Text as HTML source, fit for element content and quoted attributes.
 pub(super) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// Unwraps every element below [`MAX_DEPTH`]; links stay. Returns how many elements were unwrapped.
-fn flatten(document: &Document) -> u32 {
-    let deep = elements_below(document, MAX_DEPTH);
-    for id in &deep {
-        // In document order each of these hangs at the limit by the time its turn comes, so every child moves once.
-        let Some(node) = document.tree.get(id) else { continue };
-        if let Some(first) = node.first_child() {
-            node.insert_siblings_before(&first);
-        }
-        if node.query_or(false, |inner| inner.as_element().is_some_and(|e| is_block(&e.name.local))) {
-            node.rename("br");
-            node.remove_all_attrs();
-        } else {
-            node.remove_from_parent();
-        }
-    }
-    u32::try_from(deep.len()).unwrap_or(u32::MAX)
-}
-
-fn elements_below(document: &Document, limit: usize) -> Vec<NodeId> {
-    let mut found = Vec::new();
-    let mut open = vec![(document.root(), 0_usize, false)];
-    while let Some((node, depth, in_link)) = open.pop() {
-        let is_link = node.has_name("a");
-        let keeps_tag = is_void(&node) || (is_link && !in_link);
-        if depth > limit && node.is_element() && !keeps_tag {
-            found.push(node.id);
-        }
-        open.extend(node.children_it(true).map(|child| (child, depth + 1, in_link || is_link)));
-    }
-    found
-}
-
-fn is_void(node: &NodeRef<'_>) -> bool {
-    ["br", "hr", "img", "input", "wbr"].iter().any(|name| node.has_name(name))
 }
 
 /// Elements that start on a line of their own.

@@ -22,7 +22,6 @@
   const SCREEN_READER_ONLY = /(^|\s)(sr-only|visually-?hidden|screen-reader-text|a11y-hidden|u-hidden-visually)(\s|$)/i;
   const SECRET_NAME = /passw|passcode|passphrase|\botp\b|one.?time|\bcvv|\bcvc|card.?n(o|um)|\bpin\b|secret|token/i;
   const SECRET_AUTOCOMPLETE = /password|one-time-code|\bcc-/i;
-  const MATH_IMAGE = /(^|[\s_-])(math|tex|latex)([\s_-]|$)/i;
   const BLOCK_DISPLAY = /^(block|flex|grid|list-item|table|flow-root)/;
   // Embeddings, overrides and isolates reorder what a person reads; tag characters (U+E0000..E007F) are invisible.
   const UNSEEN_CHARACTERS = /[\u202A-\u202E\u2066-\u2069]|\uDB40[\uDC00-\uDC7F]/g;
@@ -117,7 +116,10 @@
     if (name === 'dialog' && !names.includes('open')) return true;
     if (transparent && !holdsMainContent(element)) return true;
     if (names.length === 0) return false;
-    if (names.includes('aria-hidden') && element.getAttribute('aria-hidden') === 'true' && !holdsMainContent(element)) return true;
+    if (element.getAttribute('aria-hidden') === 'true') {
+      // A described image says what hidden markup beside it says to screen readers (formulas).
+      return !(name === 'img' && element.getAttribute('alt')) && !holdsMainContent(element);
+    }
     return names.includes('class') && isRepeatedForScreenReaders(element);
   };
 
@@ -152,7 +154,6 @@
   const emitImage = (image, base) => {
     if (image.getAttribute('width') === '1' || image.getAttribute('height') === '1') return; // a tracking pixel
     const alt = image.getAttribute('alt') || '';
-    if (alt && MATH_IMAGE.test(image.getAttribute('class') || '')) return emitMath(alt, /display|block/.test(image.className));
     const source = absolute(imageSource(image), base);
     if (!source && image.getAttribute('src')) count.dropped++;
     if (!source && !alt) return;
@@ -242,13 +243,13 @@
     stack.push(after, null, second, context, between, null, first, context, before, null);
   };
 
+  const visitNonContent = (element, name) => {
+    const type = name === 'script' ? element.getAttribute('type') || '' : '';
+    if (type.startsWith('math/tex')) emitMath(element.textContent, /mode=display/.test(type));
+  };
+
   // True when the element was dealt with and its children are not to be walked.
   const visitSpecial = (element, name, context) => {
-    if (NEVER_CONTENT.has(name)) {
-      const type = name === 'script' ? element.getAttribute('type') || '' : '';
-      if (type.startsWith('math/tex')) emitMath(element.textContent, /mode=display/.test(type));
-      return true;
-    }
     if (DROPPED.has(name)) {
       count.dropped++;
       return true;
@@ -336,7 +337,7 @@
 
   const visitElement = (element, context, isRoot) => {
     const name = element.localName;
-    if (NEVER_CONTENT.has(name) && name !== 'script') return;
+    if (NEVER_CONTENT.has(name)) return visitNonContent(element, name);
     const names = element.getAttributeNames();
     if (names.includes('class') && isMathRendering(element)) return;
     const style = getComputedStyle(element);

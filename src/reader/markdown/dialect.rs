@@ -109,6 +109,9 @@ impl<'a> Writer<'a> {
 
     /// A container without a form of its own.
     fn block(&mut self, node: &NodeRef<'a>, place: Place) {
+        if place.list && !place.cell {
+            return self.children(node, place); // a wrapper between a list and its items
+        }
         self.border(place);
         self.steps.push(Step::Border(place));
         self.children(node, place);
@@ -187,9 +190,10 @@ impl<'a> Writer<'a> {
         self.out.push('>');
     }
 
+    /// A title that only repeats the text is left out.
     fn title_attribute(&mut self, node: &NodeRef<'a>, text: &str) {
         let title = node.attr("title").map(|title| title.split_whitespace().collect::<Vec<_>>().join(" "));
-        if let Some(title) = title.filter(|title| !title.is_empty() && title != text) {
+        if let Some(title) = title.filter(|title| !title.is_empty() && title.to_lowercase() != text.to_lowercase()) {
             self.out.push_str(" title=\"");
             self.out.push_str(&escape_html(&title));
             self.out.push('"');

@@ -98,7 +98,7 @@ fn rule(_: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> {
 }
 
 fn heading(handlers: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> {
-    let level = element.tag.bytes().nth(1).map_or(1, |digit| usize::from(digit.saturating_sub(b'0')));
+    let level = element.tag.strip_prefix('h').and_then(|digit| digit.parse().ok()).unwrap_or(1);
     let text = content(handlers, &element);
     let text = text.split(is_blank).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     if text.is_empty() { None } else { block(&format!("{} {text}", "#".repeat(level))) }
@@ -127,7 +127,7 @@ fn item(handlers: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> 
         return None;
     }
     let marker = attribute(&element, "class").unwrap_or("-");
-    some(format!("\n{marker} {}\n", indented(&text, marker.len() + 1)))
+    some(format!("\n{marker} {}", indented(&text, marker.len() + 1)))
 }
 
 fn definitions(handlers: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> {
@@ -136,12 +136,12 @@ fn definitions(handlers: &dyn Handlers, element: Element<'_>) -> Option<HandlerR
 
 fn term(handlers: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> {
     let text = settled(handlers, &element);
-    if text.is_empty() { None } else { some(format!("\n\n{text}\n")) }
+    if text.is_empty() { None } else { some(format!("\n\n{text}")) }
 }
 
 fn definition(handlers: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> {
     let text = settled(handlers, &element);
-    if text.is_empty() { None } else { some(format!("\n: {}\n", indented(&text, 2))) }
+    if text.is_empty() { None } else { some(format!("\n: {}", indented(&text, 2))) }
 }
 
 fn task_box(_: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> {
@@ -202,7 +202,8 @@ fn raised(handlers: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult
 
 fn link(handlers: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> {
     let text = content(handlers, &element);
-    let target = target(attribute(&element, "href").unwrap_or_default(), attribute(&element, "title"));
+    let url = attribute(&element, "href").unwrap_or_default();
+    let target = target(url, attribute(&element, "title"));
     let start = text.len() - text.trim_start_matches(is_blank).len();
     let (before, rest) = text.split_at(start);
     let label = rest.trim_end_matches(is_blank);
@@ -213,37 +214,52 @@ fn link(handlers: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> 
     if !label.contains('\n') {
         return some(format!("{before}{}{after}", linked(label, &target)));
     }
-    some(format!("{before}{}{after}", linked_blocks(label, &target)))
+    some(format!("{before}{}{after}", linked_blocks(label, &target, url)))
 }
 
 fn linked(label: &str, target: &str) -> String {
     format!("[{}]({target})", force_brackets(&label.replace(LINE_BREAK, " ")))
 }
 
-/// A link around several blocks: Markdown's cannot hold any, so the first line of text carries it.
-fn linked_blocks(text: &str, target: &str) -> String {
+/// A link around several blocks: Markdown's cannot hold any, so the first line of text carries it. Code and tables
+/// cannot; where there is nothing else, the link follows them.
+fn linked_blocks(text: &str, target: &str, url: &str) -> String {
     let mut done = false;
-    let mut lines: Vec<_> = text
-        .split('\n')
-        .map(|line| {
-            let content = line.trim_start_matches(|c: char| matches!(c, ' ' | '#' | '>' | '-') || c.is_ascii_digit());
-            let content = content.strip_prefix(". ").unwrap_or(content);
-            let marker = line.len() - content.len();
-            // A paragraph that begins with a number has no marker.
-            let marker = if line.get(..marker).is_some_and(|m| m.is_empty() || m.ends_with(' ')) { marker } else { 0 };
-            let (before, label) = line.split_at(marker);
-            if done || label.is_empty() || label.starts_with(['`', '|']) {
-                return line.to_owned();
-            }
+    let mut fence: Option<String> = None;
+    let mut lines = Vec::new();
+    for line in text.split('\n') {
+        let fence_here: String = line.trim_start_matches([' ', '>']).chars().take_while(|c| *c == '`').collect();
+        let in_code = fence.is_some();
+        if fence_here.len() >= 3 && !in_code {
+            fence = Some(fence_here);
+        } else if fence.as_ref() == Some(&fence_here) {
+            fence = None;
+        }
+        let (marker, label) = line.split_at(marker_length(line));
+        if done || in_code || fence.is_some() || label.is_empty() || label.starts_with('|') {
+            lines.push(line.to_owned());
+        } else {
             done = true;
-            format!("{before}{}", linked(label, target))
-        })
-        .collect();
+            lines.push(format!("{marker}{}", linked(label, target)));
+        }
+    }
     if !done {
-        lines.push(String::new());
-        lines.push(linked("link", target));
+        lines.extend([String::new(), linked(url, target)]);
     }
     lines.join("\n")
+}
+
+/// How much of a line is indentation and the markers of headings, quotes and lists.
+fn marker_length(line: &str) -> usize {
+    let mut rest = line.trim_start_matches([' ', '>', '#']);
+    loop {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let after = rest.strip_prefix("- ").or_else(|| rest.get(digits..)?.strip_prefix(". ").filter(|_| digits > 0));
+        match after {
+            Some(after) => rest = after.trim_start_matches([' ', '>', '#']),
+            None => return line.len() - rest.len(),
+        }
+    }
 }
 
 fn image(_: &dyn Handlers, element: Element<'_>) -> Option<HandlerResult> {

@@ -12,6 +12,9 @@ mod escape;
 mod handlers;
 mod table;
 
+#[cfg(test)]
+mod tests;
+
 use dom_query::Document;
 
 use super::contain::contained;
