@@ -73,6 +73,8 @@ struct Refusal {
 }
 
 type Answer = Result<Value, (i64, String)>;
+/// The calls that wait for an answer, by id.
+type Waiting = HashMap<u64, oneshot::Sender<Answer>>;
 
 enum Order {
     Send { id: u64, text: String, reply: Option<oneshot::Sender<Answer>> },
@@ -151,8 +153,12 @@ impl Connection {
         let (reply, answer) = oneshot::channel();
         let order = Order::Send { id, text: frame(id, session, method, params), reply: Some(reply) };
         self.orders.send(order).map_err(|_| CdpError::Closed)?;
-        let _forget = Forget { connection: self, id };
-        match tokio::time::timeout_at(deadline.at().into(), answer).await {
+        let mut forget = Forget { connection: self, id: Some(id) };
+        let answered = tokio::time::timeout_at(deadline.at().into(), answer).await;
+        if answered.is_ok() {
+            forget.id = None;
+        }
+        match answered {
             Err(_) => Err(CdpError::TimedOut { method: method.to_owned() }),
             Ok(Err(_)) => Err(CdpError::Closed),
             Ok(Ok(Ok(result))) => Ok(result),
@@ -182,13 +188,16 @@ impl Connection {
 /// Takes a call's entry along when its future is dropped before the answer came.
 struct Forget<'a> {
     connection: &'a Connection,
-    id: u64,
+    /// None once the answer is there.
+    id: Option<u64>,
 }
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        // The task may be gone, and then so is the entry.
-        let _ = self.connection.orders.send(Order::Forget { id: self.id });
+        if let Some(id) = self.id {
+            // The task may be gone, and then so is the entry.
+            let _ = self.connection.orders.send(Order::Forget { id });
+        }
     }
 }
 
@@ -218,25 +227,21 @@ async fn pump<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut waiting: HashMap<u64, oneshot::Sender<Answer>> = HashMap::new();
+    let mut waiting: Waiting = HashMap::new();
+    let mut outgoing = Vec::new();
     loop {
         tokio::select! {
             () = closed.cancelled() => break,
-            order = orders.recv() => match order {
-                None => break,
-                Some(Order::Forget { id }) => { waiting.remove(&id); }
-                Some(Order::Send { id, text, reply }) => {
-                    if let Some(reply) = reply {
-                        waiting.insert(id, reply);
-                    }
-                    // A write that the engine does not take must not stop `cut` from working.
-                    let sent = tokio::select! {
-                        () = closed.cancelled() => break,
-                        sent = socket.send(Message::text(text)) => sent,
-                    };
-                    if sent.is_err() { break; }
-                }
-            },
+            order = orders.recv() => {
+                let Some(order) = order else { break };
+                take_orders(order, &mut orders, &mut waiting, &mut outgoing);
+                // A write that the engine does not take must not stop `cut` from working.
+                let sent = tokio::select! {
+                    () = closed.cancelled() => break,
+                    sent = send_all(&mut socket, &mut outgoing) => sent,
+                };
+                if sent.is_err() { break; }
+            }
             message = socket.next() => match message {
                 Some(Ok(Message::Text(text))) => deliver(text.as_str(), &mut waiting, &events),
                 Some(Ok(Message::Close(_)) | Err(_)) | None => break,
@@ -247,8 +252,39 @@ async fn pump<S>(
     closed.cancel();
 }
 
+/// Takes an order, and all that have come in meanwhile: what is sent together costs one write.
+fn take_orders(
+    first: Order,
+    orders: &mut mpsc::UnboundedReceiver<Order>,
+    waiting: &mut Waiting,
+    outgoing: &mut Vec<String>,
+) {
+    for order in std::iter::once(first).chain(std::iter::from_fn(|| orders.try_recv().ok())) {
+        match order {
+            Order::Forget { id } => drop(waiting.remove(&id)),
+            Order::Send { id, text, reply } => {
+                waiting.extend(reply.map(|reply| (id, reply)));
+                outgoing.push(text);
+            }
+        }
+    }
+}
+
+async fn send_all<S>(socket: &mut WebSocketStream<S>, outgoing: &mut Vec<String>) -> Result<(), tungstenite::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    if outgoing.is_empty() {
+        return Ok(());
+    }
+    for text in outgoing.drain(..) {
+        socket.feed(Message::text(text)).await?;
+    }
+    socket.flush().await
+}
+
 /// Hands an answer to its call and an event to the reader. What fits neither is counted and dropped.
-fn deliver(text: &str, waiting: &mut HashMap<u64, oneshot::Sender<Answer>>, events: &mpsc::UnboundedSender<Event>) {
+fn deliver(text: &str, waiting: &mut Waiting, events: &mpsc::UnboundedSender<Event>) {
     let Some(message) = decode(text) else {
         metrics::counter!("pandarium_cdp_unreadable_messages_total").increment(1);
         return;
