@@ -11,7 +11,7 @@ static OPENAPI: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(document).expect("openapi/openapi.json is JSON")
 });
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Answer {
     pub status: u16,
     pub headers: HeaderMap,

@@ -59,8 +59,17 @@ pub fn descriptors_of(pid: u32) -> usize {
 
 /// Resident memory of a process in bytes; none once it is gone.
 pub fn resident_bytes_of(pid: u32) -> Option<u64> {
+    memory_of(pid, "VmRSS:")
+}
+
+/// The most that its resident memory has ever been, in bytes.
+pub fn peak_bytes_of(pid: u32) -> u64 {
+    memory_of(pid, "VmHWM:").expect("the process lives")
+}
+
+fn memory_of(pid: u32, field: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
     Some(kilobytes * 1024)
 }

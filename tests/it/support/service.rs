@@ -1,7 +1,7 @@
 //! The service under test, as a child process.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -75,8 +75,8 @@ impl Setup {
         self
     }
 
-    /// `pandarium serve`, not started.
-    pub fn command(self) -> (Command, TempDir) {
+    /// `pandarium COMMAND`, not started.
+    pub fn command(self, name: &str) -> (Command, TempDir) {
         let data_dir = self.data_dir.unwrap_or_else(|| tempfile::tempdir().expect("a directory can be made"));
         let mut command = match self.wrapper {
             Some(wrapper) => {
@@ -86,13 +86,13 @@ impl Setup {
             }
             None => process::command(env!("CARGO_BIN_EXE_pandarium")),
         };
-        command.envs(self.environment).env("PANDARIUM_DATA_DIR", data_dir.path()).arg("serve");
+        command.envs(self.environment).env("PANDARIUM_DATA_DIR", data_dir.path()).arg(name);
         (command, data_dir)
     }
 
     /// Runs a service that is expected to end by itself: its exit code, standard output and standard error.
     pub fn refused(self) -> (Option<i32>, String, String) {
-        let (mut command, _data_dir) = self.command();
+        let (mut command, _data_dir) = self.command("serve");
         let output = command.output().expect("the service starts");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -101,7 +101,7 @@ impl Setup {
     /// Starts the service and waits until it listens; its worker may still be starting.
     pub async fn start(self) -> Service {
         let token = self.environment.iter().find(|(name, _)| name == "PANDARIUM_TOKEN").map(|(_, token)| token.clone());
-        let (mut command, data_dir) = self.command();
+        let (mut command, data_dir) = self.command("serve");
         let started = Instant::now();
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().expect("the service starts");
@@ -189,6 +189,19 @@ impl Service {
         answer
     }
 
+    /// Sends this request line as it stands, with the agent's token: the whole answer as it came.
+    pub fn raw(&self, request_line: &str) -> String {
+        let authority = self.url.trim_start_matches("http://");
+        let mut stream = std::net::TcpStream::connect(authority).expect("the service listens");
+        let (token, end) = (&self.token, "Connection: close\r\n\r\n");
+        let request = format!("{request_line}Host: {authority}\r\nAuthorization: Bearer {token}\r\n{end}");
+        stream.write_all(request.as_bytes()).expect("the request is taken");
+        let mut answer = String::new();
+        stream.set_read_timeout(Some(CALL_LIMIT)).expect("a limit can be set");
+        stream.read_to_string(&mut answer).expect("the answer is text");
+        answer
+    }
+
     pub async fn get(&self, path: &str) -> Answer {
         self.send(self.request(Method::GET, path)).await
     }
@@ -250,8 +263,8 @@ impl Service {
 
     /// Sends the signal and waits for the end.
     pub async fn stop(&mut self, sent: Signal) -> ExitStatus {
+        process::signal(self.pid(), sent);
         let mut child = self.child.take().expect("it runs");
-        process::signal(child.id(), sent);
         eventually("the service ends", STOP_LIMIT, async || child.try_wait().expect("it is our child")).await
     }
 
@@ -270,11 +283,26 @@ impl Service {
     /// As [`Self::finish`]; its data directory is for the next one.
     pub async fn stop_and_keep(mut self) -> TempDir {
         self.check_marks().await;
+        self.end().await;
+        self.data_dir.take().expect("it had one")
+    }
+
+    /// As [`Self::finish`], for a service that may have been told to stop already.
+    pub async fn finish_stopped(mut self) {
+        self.end().await;
+    }
+
+    async fn end(&mut self) {
         let status = self.stop(Signal::SIGTERM).await;
         assert_eq!(status.code(), Some(0), "{status}:\n{}", self.log());
-        self.check_leftovers().await;
+        self.check_end().await;
+    }
+
+    /// What must hold after every end.
+    pub async fn check_end(&self) {
+        let data_dir = self.data_dir();
+        until("no worker is left", CHILDREN_GONE, || process::workers_of(data_dir).is_empty()).await;
         self.check_log();
-        self.data_dir.take().expect("it had one")
     }
 
     /// The process ids of the workers, by the service's own word.
@@ -289,11 +317,6 @@ impl Service {
         let (workers, marked) = (self.workers().await, process::workers_of(self.data_dir()));
         let is_unseen = |pid: &&u32| !marked.contains(pid) && process::resident_bytes_of(**pid).is_some();
         assert_eq!(workers.iter().find(is_unseen), None, "a worker without a mark; marked are {marked:?}");
-    }
-
-    async fn check_leftovers(&self) {
-        let data_dir = self.data_dir();
-        until("no worker is left", CHILDREN_GONE, || process::workers_of(data_dir).is_empty()).await;
     }
 
     fn check_log(&self) {
