@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::{EnvFilter, ParseError, filter_fn};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 /// How log lines are written.
@@ -35,18 +37,24 @@ const DURATION_BUCKETS_S: [f64; 14] =
 /// Histogram samples are folded this often; unfolded ones are kept one by one and would grow with the load.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// Sends the log to standard error. `filter` is a `tracing` directive list, such as `info` or `pandarium=debug`.
+/// Sends the log, and what there is to say of a panic, to standard error. `filter` is a `tracing` directive list, such as `info` or `pandarium=debug`.
 pub fn init_logging(filter: &str, format: LogFormat) -> Result<(), TelemetryError> {
     let filter = EnvFilter::try_new(filter).map_err(TelemetryError::Filter)?;
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    let set = match format {
-        LogFormat::Text => lines.finish().try_init(),
-        LogFormat::Json => lines.json().finish().try_init(),
+    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().boxed(),
     };
-    set.map_err(TelemetryError::Logging)
+    let set = tracing_subscriber::registry().with(lines).with(filter).with(filter_fn(quotes_no_page)).try_init();
+    set.map_err(TelemetryError::Logging)?;
+    log_panics();
+    Ok(())
+}
+
+/// Other crates quote what passes through them, up to their warnings: paragraphs of a page, messages of the protocol.
+/// No filter lets those lines through.
+fn quotes_no_page(line: &Metadata<'_>) -> bool {
+    *line.level() == Level::ERROR || line.target().split("::").next() == Some(env!("CARGO_CRATE_NAME"))
 }
 
 /// From here on a panic is a log line with its place. What the panic says is left out: it may quote a page, as that of

@@ -59,7 +59,9 @@ impl From<BrowserError> for Problem {
                     .with("line", *line)
                     .with("column", *column)
             }
-            BrowserError::InvalidSelector => Self::new(Code::InvalidField, "The selector is not valid CSS."),
+            BrowserError::InvalidSelector => {
+                Self::new(Code::InvalidField, "The selector is not valid CSS.").with("field", "wait_for_selector")
+            }
             BrowserError::Protocol(_) => Self::internal(error),
         }
     }

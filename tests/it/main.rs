@@ -1,4 +1,13 @@
-//! Integration tests.
+//! The service from outside: the real binary, a real Lightpanda, sites that the tests serve themselves.
+#![cfg(test)]
 
+mod api;
+mod artifacts;
+mod bugs;
+mod cli;
+mod endurance;
+mod fetch;
 mod golden;
 mod scoring;
+mod service;
+mod support;
