@@ -36,11 +36,31 @@ use answer::Mark;
 use clients::Clients;
 use connection::Connection;
 
-/// How many connections are served at once. Each holds two sockets, and 1,024 files are what Linux gives a process by default.
-const MAX_CONNECTIONS: usize = 448;
-
 /// How long to wait before accepting again when the process has run out of files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What one proxy allows.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// How many connections are served at once. Each holds two sockets, and 1,024 files are what Linux gives a process by
+    /// default.
+    connections: usize,
+    /// How many of them one client may hold, so that a page with a thousand sockets leaves room for other workers:
+    /// Lightpanda has 40 transfers at once (`--http-max-concurrent`), and a worker up to 8 pages.
+    connections_of_a_client: usize,
+    /// How long a request's head may take, and how long a connection may wait for its next request. libcurl, which is what
+    /// Lightpanda uses, notices the end of a kept connection and makes another.
+    head: Duration,
+    /// How long nothing may move in either direction: a web socket that pings, or an event stream, moves more often.
+    idle: Duration,
+}
+
+const LIMITS: Limits = Limits {
+    connections: 448,
+    connections_of_a_client: 320,
+    head: Duration::from_secs(30),
+    idle: Duration::from_secs(600),
+};
 
 /// A proxy that listens on a loopback port of its own choice.
 pub struct EgressProxy {
@@ -55,25 +75,27 @@ struct Shared {
     mark: Mark,
     tasks: TaskTracker,
     stop: CancellationToken,
+    limits: Limits,
 }
 
 impl EgressProxy {
     /// Binds 127.0.0.1 and serves until `stop` is cancelled. Every task of the proxy is spawned on `tasks`.
     pub async fn start(policy: NetworkPolicy, tasks: TaskTracker, stop: CancellationToken) -> io::Result<Self> {
-        Self::start_with(policy, Arc::new(SystemLookup), tasks, stop).await
+        Self::start_with(policy, Arc::new(SystemLookup), LIMITS, tasks, stop).await
     }
 
     async fn start_with(
         policy: NetworkPolicy,
         lookup: Arc<dyn Lookup>,
+        limits: Limits,
         tasks: TaskTracker,
         stop: CancellationToken,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let resolver = Resolver::new(Arc::new(policy.with_own_ports([address])), lookup);
-        let (clients, mark) = (Clients::new(address), Mark::random());
-        let shared = Arc::new(Shared { resolver, clients, mark, tasks: tasks.clone(), stop });
+        let (clients, mark) = (Clients::new(address, limits.connections_of_a_client), Mark::random());
+        let shared = Arc::new(Shared { resolver, clients, mark, tasks: tasks.clone(), stop, limits });
         tasks.spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self { shared, address })
     }
@@ -100,7 +122,7 @@ impl EgressProxy {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(shared.limits.connections));
     let stop = shared.stop.clone();
     stop.run_until_cancelled_owned(async move {
         while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {

@@ -18,10 +18,6 @@ use crate::domain::network::HostPort;
 /// How many refusals are remembered for a client; the oldest go first.
 const MAX_REFUSALS: usize = 64;
 
-/// How many connections one client may hold, so that a page with a thousand sockets leaves room for other workers:
-/// Lightpanda runs 40 transfers at once for a connection to it (its `--http-max-concurrent`), and a worker has up to 8 of those.
-const MAX_CONNECTIONS: usize = 320;
-
 /// A request that the proxy did not pass on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -102,12 +98,13 @@ impl Drop for ProxyClient {
 /// Every client of one proxy.
 pub(super) struct Clients {
     proxy: SocketAddr,
+    max_connections: usize,
     registry: Arc<Registry>,
 }
 
 impl Clients {
-    pub fn new(proxy: SocketAddr) -> Self {
-        Self { proxy, registry: Arc::default() }
+    pub fn new(proxy: SocketAddr, max_connections: usize) -> Self {
+        Self { proxy, max_connections, registry: Arc::default() }
     }
 
     pub fn add(&self) -> ProxyClient {
@@ -117,7 +114,7 @@ impl Clients {
             proxy: self.proxy,
             refusals: Mutex::default(),
             gone: CancellationToken::new(),
-            connections: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            connections: Arc::new(Semaphore::new(self.max_connections)),
         });
         lock(&self.registry).insert(state.username.clone(), Arc::clone(&state));
         ProxyClient { state, registry: Arc::clone(&self.registry) }
@@ -148,7 +145,7 @@ mod tests {
     use super::*;
 
     fn clients() -> Clients {
-        Clients::new("127.0.0.1:9".parse().unwrap())
+        Clients::new("127.0.0.1:9".parse().unwrap(), 8)
     }
 
     fn basic(scheme: &str, credentials: &str) -> HeaderMap {

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -20,18 +19,11 @@ use super::upstream::Upstreams;
 use super::{Shared, forward, tunnel};
 use crate::domain::network::HostPort;
 
-/// How long a request's head may take, and how long a connection may wait for its next request. libcurl, which is what
-/// Lightpanda uses, notices the end of a kept connection and makes another.
-const HEAD_LIMIT: Duration = Duration::from_secs(30);
-
 /// The largest request head: Chromium sends up to 256 KiB of cookies and URL, servers rarely take more than 64 KiB.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// How many header fields a request may have: twice what hyper takes by default, as pages may add their own.
 const MAX_HEADERS: usize = 200;
-
-/// How long nothing may move in either direction: a web socket that pings, or an event stream, moves more often.
-const IDLE_LIMIT: Duration = Duration::from_secs(600);
 
 /// What the requests of one connection share. It lives as long as the connection, or as the tunnel that it became.
 pub(super) struct Connection {
@@ -59,7 +51,7 @@ impl Connection {
     pub async fn serve(self: Arc<Self>, stream: TcpStream) {
         // Small answers must not wait for Nagle's algorithm; without it they only come later.
         let _ = stream.set_nodelay(true);
-        let stream = TokioIo::new(IdleLimited::new(stream, IDLE_LIMIT));
+        let stream = TokioIo::new(IdleLimited::new(stream, self.shared.limits.idle));
         let this = Arc::clone(&self);
         let service = service_fn(move |request| {
             let connection = Arc::clone(&this);
@@ -67,7 +59,7 @@ impl Connection {
         });
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_LIMIT)
+            .header_read_timeout(self.shared.limits.head)
             .max_header_size(MAX_HEAD_BYTES)
             .max_headers(MAX_HEADERS)
             .preserve_header_case(true)

@@ -1,1 +1,5 @@
-
+mod forwarding;
+mod limits;
+mod refusals;
+mod support;
+mod tunnels;
