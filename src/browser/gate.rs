@@ -244,7 +244,11 @@ impl Follower {
         if self.gate.headers.is_empty() || !same_origin {
             return self.pass(&paused.request_id);
         }
-        let is_replaced = |name: &str| self.gate.headers.iter().any(|(ours, _)| ours.eq_ignore_ascii_case(name));
+        // Lightpanda shows cookies without their values here, and adds the real ones by itself.
+        let is_replaced = |name: &str| {
+            name.eq_ignore_ascii_case("cookie")
+                || self.gate.headers.iter().any(|(ours, _)| ours.eq_ignore_ascii_case(name))
+        };
         let own = paused.request.headers.iter().filter(|(name, _)| !is_replaced(name));
         let own = own.filter_map(|(name, value)| Some(HeaderEntry::new(name.clone(), value.as_str()?)));
         let ours = self.gate.headers.iter().map(|(name, value)| HeaderEntry::new(name.clone(), value.clone()));

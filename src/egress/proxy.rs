@@ -109,6 +109,11 @@ impl EgressProxy {
         self.shared.resolver.policy()
     }
 
+    /// Resolves and judges as the proxy does.
+    pub fn resolver(&self) -> &Resolver {
+        &self.shared.resolver
+    }
+
     /// Makes credentials for one worker. They end, and so do the connections made with them, when the value is dropped.
     pub fn add_client(&self) -> ProxyClient {
         self.shared.clients.add()

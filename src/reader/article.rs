@@ -74,6 +74,8 @@ fn readability(page: &Document) -> Result<Option<String>, ReadWarning> {
     // Classes tell a code block's language and where TeX stands.
     let config = Config { keep_classes: true, disable_json_ld: true, ..Config::default() };
     let marked = page.clone();
+    // It would take a heading that says the same as the title out of the text.
+    marked.select("title").remove();
     for node in marked.root().descendants_it().filter(|node| node.has_name("h1")).collect::<Vec<_>>() {
         node.set_attr(TOP_HEADING, "");
     }

@@ -127,44 +127,60 @@ impl Loader {
         let clock = Stopwatch::start();
         page.navigate(cleared, deadline).await?;
         let navigate_ms = clock.ms();
-        let mut wait = None;
-        if matches!(page.view().borrow().arrival, Some(Arrival::Document(_))) {
-            wait = Some(wait_for_page(page, plan, deadline).await?);
+        loop {
+            let mut wait = None;
+            let document = page.view().borrow().documents;
+            if is_document(page) {
+                wait = Some(wait_for_page(page, plan, deadline).await?);
+            }
+            let wait_ms = clock.ms() - navigate_ms;
+            let captured = if is_document(page) { Some(self.capture(page, plan, deadline).await?) } else { None };
+            let view = page.view().borrow().clone();
+            if let Some(stopped) = view.stopped {
+                return Err(stopped.into());
+            }
+            // A page that moved on while it was read is read again where it went.
+            let moved = view.documents != document || captured.is_none() == is_document(page);
+            if moved && wait.is_some() && !deadline.has_passed() {
+                continue;
+            }
+            let timings =
+                LoadTimings { open_ms: 0, navigate_ms, wait_ms, capture_ms: clock.ms() - wait_ms - navigate_ms };
+            let arrival = view.arrival.ok_or(BrowserError::PageLost)?;
+            let head = arrival.head().clone();
+            let (body, encoding) = match (arrival, captured) {
+                (Arrival::Refused(head), _) => return Err(self.why_refused(head, deadline).await),
+                (Arrival::Body { head, bytes }, _) => text_body(head, &bytes)?,
+                (Arrival::Document(_), Some(capture)) => (Body::Page(capture), gatekeeper.encoding()),
+                (Arrival::Document(_), None) => return Err(BrowserError::PageLost.into()),
+            };
+            let final_url = match &body {
+                Body::Page(capture) => approval::decide(self.outlet.policy(), &capture.url)?.url().clone(),
+                Body::Text { .. } => head.url.clone(),
+            };
+            return Ok(Loaded {
+                final_url,
+                redirects: view.redirects,
+                http_status: head.status,
+                content_type: head.header("content-type").map(str::to_owned),
+                encoding,
+                wait,
+                body,
+                timings,
+            });
         }
-        let wait_ms = clock.ms() - navigate_ms;
-        let view = page.view().borrow().clone();
-        if let Some(stopped) = view.stopped {
-            return Err(stopped.into());
-        }
-        let arrival = view.arrival.ok_or(BrowserError::PageLost)?;
-        let head = arrival.head().clone();
-        let (body, encoding) = match arrival {
-            Arrival::Refused(head) => return Err(self.why_refused(head, deadline).await),
-            Arrival::Body { head, bytes } => text_body(head, &bytes)?,
-            Arrival::Document(_) => (self.capture(page, plan, deadline).await?, gatekeeper.encoding()),
-        };
-        let final_url = match &body {
-            Body::Page(capture) => approval::decide(self.outlet.policy(), &capture.url)?.url().clone(),
-            Body::Text { .. } => head.url.clone(),
-        };
-        let capture_ms = clock.ms() - wait_ms - navigate_ms;
-        Ok(Loaded {
-            final_url,
-            redirects: view.redirects,
-            http_status: head.status,
-            content_type: head.header("content-type").map(str::to_owned),
-            encoding,
-            wait,
-            body,
-            timings: LoadTimings { open_ms: 0, navigate_ms, wait_ms, capture_ms },
-        })
     }
 
-    async fn capture(&self, page: &mut dyn Page, plan: &LoadPlan, deadline: Deadline) -> Result<Body, LoadError> {
+    async fn capture(
+        &self,
+        page: &mut dyn Page,
+        plan: &LoadPlan,
+        deadline: Deadline,
+    ) -> Result<Box<PageCapture>, LoadError> {
         let options = json!({ "selector": plan.selector, "maxNodes": MAX_NODES });
         let capture = page.call(World::Isolated, NORMALISE, &[options], deadline).await?;
         let capture = serde_json::from_value(capture).map_err(|error| LoadError::Capture(error.to_string()))?;
-        Ok(Body::Page(Box::new(capture)))
+        Ok(Box::new(capture))
     }
 
     /// Why a response was refused by its head.
@@ -211,6 +227,10 @@ impl Loader {
             Diagnosis::Reachable => error.into(),
         }
     }
+}
+
+fn is_document(page: &dyn Page) -> bool {
+    matches!(page.view().borrow().arrival, Some(Arrival::Document(_)))
 }
 
 /// Waits for what the caller asked for, in the order in which a person would: first the page, then the sign on it.

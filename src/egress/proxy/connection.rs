@@ -19,7 +19,7 @@ use super::upstream::Upstreams;
 use super::{Shared, forward, tunnel};
 use crate::domain::network::HostPort;
 
-/// The largest request head: Chromium sends up to 256 KiB of cookies and URL, servers rarely take more than 64 KiB.
+/// The largest request head: twice what nginx takes by default (4 buffers of 8 KiB), so the server answers, not we.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// How many header fields a request may have: twice what hyper takes by default, as pages may add their own.
@@ -83,17 +83,6 @@ impl Connection {
         }
     }
 
-    /// Notes a failed exchange, and answers it.
-    pub fn refuse(&self, target: HostPort, fault: &Fault) -> Answer {
-        let reason = fault.reason();
-        tracing::debug!(host = %target.host, port = target.port, %reason, "the egress proxy did not pass a request on");
-        let answer = self.shared.mark.answer(reason, &target);
-        if let Some(owner) = self.owner.get() {
-            owner.client.record(target, reason);
-        }
-        answer
-    }
-
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
         let Some(client) = self.shared.clients.authenticate(request.headers()) else { return unauthenticated() };
         let target = match request.method() {
@@ -101,25 +90,34 @@ impl Connection {
             _ => forward::target(&request),
         };
         let Some(target) = target else { return not_for_a_proxy() };
-        match self.belongs_to(client) {
+        match self.belongs_to(&client) {
             Ok(true) => {}
             Ok(false) => return unauthenticated(),
-            Err(fault) => return self.refuse(target, &fault),
+            Err(fault) => return self.refuse(&client, target, &fault),
         }
         let answered = match request.method() {
             &Method::CONNECT => tunnel::open(&self, &target, request).await,
             _ => forward::exchange(&self, &target, request).await,
         };
-        answered.unwrap_or_else(|fault| self.refuse(target, &fault))
+        answered.unwrap_or_else(|fault| self.refuse(&client, target, &fault))
     }
 
     /// Makes the connection this client's, or says whether it already is. It never changes hands.
-    fn belongs_to(&self, client: Arc<ClientState>) -> Result<bool, Fault> {
+    fn belongs_to(&self, client: &Arc<ClientState>) -> Result<bool, Fault> {
         if let Some(owner) = self.owner.get() {
-            return Ok(Arc::ptr_eq(&owner.client, &client));
+            return Ok(Arc::ptr_eq(&owner.client, client));
         }
         let slot = Arc::clone(&client.connections).try_acquire_owned().map_err(|_| Fault::Busy)?;
         // HTTP/1.1 answers one request after the other, so nobody else sets it.
-        Ok(self.owner.set(Owner { client, _slot: slot }).is_ok())
+        Ok(self.owner.set(Owner { client: Arc::clone(client), _slot: slot }).is_ok())
+    }
+
+    /// Notes what did not happen, and answers the request with it.
+    fn refuse(&self, client: &ClientState, target: HostPort, fault: &Fault) -> Answer {
+        let reason = fault.reason();
+        tracing::debug!(host = %target.host, port = target.port, %reason, "the egress proxy did not pass a request on");
+        let answer = self.shared.mark.answer(reason, &target);
+        client.record(target, reason);
+        answer
     }
 }

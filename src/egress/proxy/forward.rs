@@ -2,7 +2,7 @@
 
 use http_body_util::{Either, Empty};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{HOST, HeaderValue};
+use hyper::header::{HOST, HeaderMap, HeaderValue};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, StatusCode, Uri, Version};
 use url::Url;
@@ -48,13 +48,21 @@ fn outgoing(request: Request<Incoming>, target: &HostPort) -> Request<Outgoing> 
     let (mut head, body) = request.into_parts();
     head.uri = origin_form(&head.uri);
     head.version = Version::HTTP_11;
-    strip(&mut head.headers);
-    head.headers.remove(HOST);
-    if let Ok(host) = HeaderValue::from_str(&host_header(target)) {
-        head.headers.insert(HOST, host);
-    }
+    head.headers = outgoing_headers(head.headers, target);
     let body = if body.is_end_stream() { Either::Right(Empty::new()) } else { Either::Left(body) };
     Request::from_parts(head, body)
+}
+
+/// `Host` comes first, as every browser sends it.
+fn outgoing_headers(mut from_client: HeaderMap, target: &HostPort) -> HeaderMap {
+    strip(&mut from_client);
+    from_client.remove(HOST);
+    let mut headers = HeaderMap::with_capacity(from_client.len() + 1);
+    if let Ok(host) = HeaderValue::from_str(&host_header(target)) {
+        headers.insert(HOST, host);
+    }
+    headers.extend(from_client);
+    headers
 }
 
 fn host_header(target: &HostPort) -> String {

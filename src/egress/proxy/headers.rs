@@ -19,7 +19,13 @@ const HOP_BY_HOP: [HeaderName; 10] = [
 ];
 
 /// Takes out what ends at this connection: the list above, what `Connection` names, and a mark that is not ours.
+///
+/// A length beside a transfer coding goes too: the coding rules, and who believes the length reads another message
+/// (RFC 9112 section 6.3).
 pub(super) fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        headers.remove(header::CONTENT_LENGTH);
+    }
     for name in named_by_connection(headers) {
         headers.remove(name);
     }

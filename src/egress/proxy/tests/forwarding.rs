@@ -28,7 +28,7 @@ async fn a_request_reaches_its_server_in_origin_form_with_the_judged_host() {
     assert_eq!((reply.status(), reply.body.as_slice()), (200, b"hello".as_slice()));
 
     let head = origin.heads().remove(0);
-    assert!(head.starts_with("GET /a%20b?c=d HTTP/1.1\r\n"), "{head}");
+    assert!(head.starts_with(&format!("GET /a%20b?c=d HTTP/1.1\r\nHost: {name}:{port}\r\n")), "{head}");
     let mut fields: Vec<_> = head.trim_end().lines().skip(1).map(str::to_owned).collect();
     fields.sort_unstable();
     assert_eq!(fields, ["Cookie: a=b".to_owned(), format!("Host: {name}:{port}"), "X-Own: 1".to_owned()]);
@@ -164,6 +164,23 @@ async fn chunked_bodies_pass_both_ways() {
     assert_eq!(String::from_utf8(reply.body).unwrap(), "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
     assert_eq!(origin.heads()[1], "4\r\nwiki\r\n0\r\n\r\n");
     assert!(!origin.heads()[0].to_lowercase().contains("content-length"));
+}
+
+#[tokio::test]
+async fn a_length_that_contradicts_the_chunks_is_not_passed_on() {
+    let chunked = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n";
+    let origin = Origin::answering(chunked).await;
+    let bed = Bed::exempting(&[origin.address]).await;
+    let reply = bed.exchange(&format!("GET http://{}/", origin.address)).await;
+    assert_eq!(reply.header("content-length"), None, "{}", reply.head);
+    assert_eq!(String::from_utf8(reply.body).unwrap(), "5\r\nabcde\r\n0\r\n\r\n");
+
+    let mut stream = bed.connect().await;
+    let headers = "Content-Length: 3\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n";
+    bed.send(&mut stream, &format!("POST http://{}/", origin.address), headers, b"5\r\nabcde\r\n0\r\n\r\n").await;
+    Reply::head(&mut stream).await;
+    let sent = origin.heads().into_iter().find(|head| head.starts_with("POST")).map(|head| head.to_lowercase());
+    assert!(sent.is_none_or(|head| !head.contains("content-length")));
 }
 
 #[tokio::test]
