@@ -5,6 +5,7 @@ use std::io;
 use serde_json::json;
 
 use super::client::ClientError;
+use super::demo::DemoError;
 use super::interrupt::Interrupt;
 use super::output::{note, one_line};
 use crate::api::problem::{ExitCode, ProblemDocument};
@@ -64,8 +65,8 @@ pub enum CliError {
     #[error("interrupted")]
     Interrupted(Interrupt),
 
-    #[error("{0} is not part of this build")]
-    NotInThisBuild(&'static str),
+    #[error(transparent)]
+    Demo(#[from] DemoError),
 }
 
 /// With what the command line ends after this problem.
@@ -79,7 +80,7 @@ impl CliError {
             Self::OutputClosed => ExitCode::Ok,
             Self::Config(_) => ExitCode::Usage,
             Self::Install(InstallError::Cancelled) => return Interrupt::Interrupted.exit_code(),
-            Self::Install(_) => ExitCode::EngineOrPool,
+            Self::Install(_) | Self::Demo(DemoError::NotReady { .. }) => ExitCode::EngineOrPool,
             Self::Client(ClientError::TimedOut { .. }) => ExitCode::Deadline,
             Self::Client(ClientError::Problem(problem)) => return exit_code_of(problem),
             Self::Interrupted(interrupt) => return interrupt.exit_code(),
