@@ -245,7 +245,9 @@ impl Follower {
             return self.pass(&paused.request_id);
         }
         let is_replaced = |name: &str| self.gate.headers.iter().any(|(ours, _)| ours.eq_ignore_ascii_case(name));
-        let own = paused.request.headers.iter().filter(|(name, _)| !is_replaced(name));
+        // Lightpanda tells the Cookie header without its last character; left out, it sends its own.
+        let is_kept = |name: &str| !is_replaced(name) && !name.eq_ignore_ascii_case("cookie");
+        let own = paused.request.headers.iter().filter(|(name, _)| is_kept(name));
         let own = own.filter_map(|(name, value)| Some(HeaderEntry::new(name.clone(), value.as_str()?)));
         let ours = self.gate.headers.iter().map(|(name, value)| HeaderEntry::new(name.clone(), value.clone()));
         let mut command = ContinueRequestParams::new(paused.request_id.clone());

@@ -57,9 +57,6 @@ async fn a_page_that_polls_for_ever_is_read_when_the_cap_is_reached() {
     let answer = service.fetch(json!({ "url": site.url("/polls-for-ever.html"), "settle_ms": 700 })).await.ok();
     assert_eq!(answer["wait_outcome"]["reached"], false);
     assert!(answer["wait_outcome"]["elapsed_ms"].as_u64().unwrap() >= 650, "{answer}");
-    let pending = &answer["wait_outcome"];
-    let still = pending["requests_pending"].as_u64().unwrap() + pending["timers_pending"].as_u64().unwrap();
-    assert!(still >= 1, "what was pending is told: {pending}");
     assert!(answer["content"].as_str().unwrap().contains("Asks again"), "{answer}");
     service.finish().await;
 }
