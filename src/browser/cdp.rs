@@ -43,6 +43,14 @@ pub enum CdpError {
     Malformed { method: String, reason: String },
 }
 
+/// What the reader of a connection's events gets.
+#[derive(Debug)]
+pub enum Notice {
+    Event(Event),
+    /// All that came before this was asked for has been read: see [`Connection::events_read`].
+    Read(oneshot::Sender<()>),
+}
+
 /// A message that answers no call.
 #[derive(Debug, Clone)]
 pub struct Event {
@@ -77,6 +85,7 @@ type Answer = Result<Value, (i64, String)>;
 enum Order {
     Send { id: u64, text: String, reply: Option<oneshot::Sender<Answer>> },
     Forget { id: u64 },
+    Notify(oneshot::Sender<()>),
 }
 
 /// One open connection. Clones share it; when `cut` is called, or the last clone is dropped, the socket is dropped
@@ -95,7 +104,7 @@ impl Connection {
         max_message_bytes: usize,
         tracker: &TaskTracker,
         deadline: Deadline,
-    ) -> Result<(Self, mpsc::UnboundedReceiver<Event>), CdpError> {
+    ) -> Result<(Self, mpsc::UnboundedReceiver<Notice>), CdpError> {
         let config = WebSocketConfig::default()
             .max_message_size(Some(max_message_bytes))
             .max_frame_size(Some(max_message_bytes));
@@ -114,7 +123,7 @@ impl Connection {
         Ok(Self::run(socket, tracker))
     }
 
-    fn run<S>(socket: WebSocketStream<S>, tracker: &TaskTracker) -> (Self, mpsc::UnboundedReceiver<Event>)
+    fn run<S>(socket: WebSocketStream<S>, tracker: &TaskTracker) -> (Self, mpsc::UnboundedReceiver<Notice>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -169,6 +178,16 @@ impl Connection {
         self.orders.send(Order::Send { id, text, reply: None }).map_err(|_| CdpError::Closed)
     }
 
+    /// Waits until the reader of the events has dealt with all that came before now. An answer overtakes the events that
+    /// came before it, since another task reads those.
+    pub async fn events_read(&self, deadline: Deadline) {
+        let (read, is_read) = oneshot::channel();
+        if self.orders.send(Order::Notify(read)).is_ok() {
+            // Without a reader there is nothing to wait for.
+            let _ = tokio::time::timeout_at(deadline.at().into(), is_read).await;
+        }
+    }
+
     /// Drops the socket at once.
     pub fn cut(&self) {
         self.closed.cancel();
@@ -213,7 +232,7 @@ fn frame(id: u64, session: Option<&str>, method: &str, params: Value) -> String 
 async fn pump<S>(
     mut socket: WebSocketStream<S>,
     mut orders: mpsc::UnboundedReceiver<Order>,
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedSender<Notice>,
     closed: CancellationToken,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -225,6 +244,7 @@ async fn pump<S>(
             order = orders.recv() => match order {
                 None => break,
                 Some(Order::Forget { id }) => { waiting.remove(&id); }
+                Some(Order::Notify(read)) => { let _ = events.send(Notice::Read(read)); }
                 Some(Order::Send { id, text, reply }) => {
                     if let Some(reply) = reply {
                         waiting.insert(id, reply);
@@ -248,14 +268,15 @@ async fn pump<S>(
 }
 
 /// Hands an answer to its call and an event to the reader. What fits neither is counted and dropped.
-fn deliver(text: &str, waiting: &mut HashMap<u64, oneshot::Sender<Answer>>, events: &mpsc::UnboundedSender<Event>) {
+fn deliver(text: &str, waiting: &mut HashMap<u64, oneshot::Sender<Answer>>, events: &mpsc::UnboundedSender<Notice>) {
     let Some(message) = decode(text) else {
         metrics::counter!("pandarium_cdp_unreadable_messages_total").increment(1);
         return;
     };
     if let Some(method) = message.method {
         // Nobody reads events while a connection lies idle; the receiver is then gone, and so are they.
-        let _ = events.send(Event { method, session: message.session, params: message.params });
+        let event = Event { method, session: message.session, params: message.params };
+        let _ = events.send(Notice::Event(event));
         return;
     }
     let Some(reply) = message.id.and_then(|id| waiting.remove(&id)) else {

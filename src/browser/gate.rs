@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use url::{Origin, Url};
 
-use super::cdp::{CdpError, Connection, Event};
+use super::cdp::{CdpError, Connection, Event, Notice};
 use super::{
     Arrival, BodyVerdict, BrowserError, Gatekeeper, HeadVerdict, NavigationFailure, PageView, Redirect, ResponseHead,
 };
@@ -72,9 +72,9 @@ impl Gate {
     /// Follows the page until `stop`, or until the connection ends. Gives the events back for the next page.
     pub async fn run(
         self,
-        mut events: mpsc::UnboundedReceiver<Event>,
+        mut events: mpsc::UnboundedReceiver<Notice>,
         stop: CancellationToken,
-    ) -> mpsc::UnboundedReceiver<Event> {
+    ) -> mpsc::UnboundedReceiver<Notice> {
         let mut follower =
             Follower { in_flight: HashSet::new(), document_request: None, redirected: false, gate: self };
         loop {
@@ -83,9 +83,17 @@ impl Gate {
                 () = stop.cancelled() => break,
                 event = events.recv() => event,
             };
-            let Some(event) = event else {
-                follower.gate.view.send_modify(|view| view.closed = true);
-                break;
+            let event = match event {
+                Some(Notice::Event(event)) => event,
+                Some(Notice::Read(read)) => {
+                    // The one who asked may have left.
+                    let _ = read.send(());
+                    continue;
+                }
+                None => {
+                    follower.gate.view.send_modify(|view| view.closed = true);
+                    break;
+                }
             };
             if event.session.as_deref() == Some(follower.gate.session.as_str()) {
                 follower.take(event).await;
