@@ -158,6 +158,19 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     Ok(Running { address, url, data_dir, store, tracker, shutdown, end, server, fault, ready })
 }
 
+/// Resolves at the first SIGINT or SIGTERM. They are watched from this call on, so that one which comes as soon as the
+/// service listens already stops it as it should.
+pub fn stop_signal() -> Result<impl Future<Output = ()>, ServeError> {
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return Err(ServeError::Signals) };
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
 impl Running {
     /// Where it listens, with the real port.
     pub fn address(&self) -> SocketAddr {
@@ -176,19 +189,6 @@ impl Running {
     /// Whether a worker has shown a page.
     pub fn readiness(&self) -> watch::Receiver<Readiness> {
         self.ready.clone()
-    }
-
-    /// Runs until SIGINT or SIGTERM, or a task dies that never should; then stops.
-    pub async fn wait(self) -> Result<(), ServeError> {
-        let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return Err(ServeError::Signals) };
-        self.run_until(async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        })
-        .await
     }
 
     /// Runs until `stop` resolves or a task dies that never should; then stops.

@@ -43,6 +43,14 @@ pub enum CdpError {
     Malformed { method: String, reason: String },
 }
 
+/// What the reader of a connection's events gets.
+#[derive(Debug)]
+pub enum Notice {
+    Event(Event),
+    /// All that came before this was asked for has been read: see [`Connection::events_read`].
+    Read(oneshot::Sender<()>),
+}
+
 /// A message that answers no call.
 #[derive(Debug, Clone)]
 pub struct Event {
@@ -79,6 +87,7 @@ type Waiting = HashMap<u64, oneshot::Sender<Answer>>;
 enum Order {
     Send { id: u64, text: String, reply: Option<oneshot::Sender<Answer>> },
     Forget { id: u64 },
+    Notify(oneshot::Sender<()>),
 }
 
 /// One open connection. Clones share it; when `cut` is called, or the last clone is dropped, the socket is dropped
@@ -97,7 +106,7 @@ impl Connection {
         max_message_bytes: usize,
         tracker: &TaskTracker,
         deadline: Deadline,
-    ) -> Result<(Self, mpsc::UnboundedReceiver<Event>), CdpError> {
+    ) -> Result<(Self, mpsc::UnboundedReceiver<Notice>), CdpError> {
         let config = WebSocketConfig::default()
             .max_message_size(Some(max_message_bytes))
             .max_frame_size(Some(max_message_bytes));
@@ -116,7 +125,7 @@ impl Connection {
         Ok(Self::run(socket, tracker))
     }
 
-    fn run<S>(socket: WebSocketStream<S>, tracker: &TaskTracker) -> (Self, mpsc::UnboundedReceiver<Event>)
+    fn run<S>(socket: WebSocketStream<S>, tracker: &TaskTracker) -> (Self, mpsc::UnboundedReceiver<Notice>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -175,6 +184,16 @@ impl Connection {
         self.orders.send(Order::Send { id, text, reply: None }).map_err(|_| CdpError::Closed)
     }
 
+    /// Waits until the reader of the events has dealt with all that came before now. An answer overtakes the events that
+    /// came before it, since another task reads those.
+    pub async fn events_read(&self, deadline: Deadline) {
+        let (read, is_read) = oneshot::channel();
+        if self.orders.send(Order::Notify(read)).is_ok() {
+            // Without a reader there is nothing to wait for.
+            let _ = tokio::time::timeout_at(deadline.at().into(), is_read).await;
+        }
+    }
+
     /// Drops the socket at once.
     pub fn cut(&self) {
         self.closed.cancel();
@@ -222,7 +241,7 @@ fn frame(id: u64, session: Option<&str>, method: &str, params: Value) -> String 
 async fn pump<S>(
     mut socket: WebSocketStream<S>,
     mut orders: mpsc::UnboundedReceiver<Order>,
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedSender<Notice>,
     closed: CancellationToken,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -234,7 +253,7 @@ async fn pump<S>(
             () = closed.cancelled() => break,
             order = orders.recv() => {
                 let Some(order) = order else { break };
-                take_orders(order, &mut orders, &mut waiting, &mut outgoing);
+                take_orders(order, &mut orders, &mut waiting, &mut outgoing, &events);
                 // A write that the engine does not take must not stop `cut` from working.
                 let sent = tokio::select! {
                     () = closed.cancelled() => break,
@@ -258,10 +277,13 @@ fn take_orders(
     orders: &mut mpsc::UnboundedReceiver<Order>,
     waiting: &mut Waiting,
     outgoing: &mut Vec<String>,
+    events: &mpsc::UnboundedSender<Notice>,
 ) {
     for order in std::iter::once(first).chain(std::iter::from_fn(|| orders.try_recv().ok())) {
         match order {
             Order::Forget { id } => drop(waiting.remove(&id)),
+            // Without a reader there is nobody to wait for: the sender of the answer goes with it.
+            Order::Notify(read) => drop(events.send(Notice::Read(read))),
             Order::Send { id, text, reply } => {
                 waiting.extend(reply.map(|reply| (id, reply)));
                 outgoing.push(text);
@@ -284,14 +306,15 @@ where
 }
 
 /// Hands an answer to its call and an event to the reader. What fits neither is counted and dropped.
-fn deliver(text: &str, waiting: &mut Waiting, events: &mpsc::UnboundedSender<Event>) {
+fn deliver(text: &str, waiting: &mut Waiting, events: &mpsc::UnboundedSender<Notice>) {
     let Some(message) = decode(text) else {
         metrics::counter!("pandarium_cdp_unreadable_messages_total").increment(1);
         return;
     };
     if let Some(method) = message.method {
         // Nobody reads events while a connection lies idle; the receiver is then gone, and so are they.
-        let _ = events.send(Event { method, session: message.session, params: message.params });
+        let event = Event { method, session: message.session, params: message.params };
+        let _ = events.send(Notice::Event(event));
         return;
     }
     let Some(reply) = message.id.and_then(|id| waiting.remove(&id)) else {

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use url::{Origin, Url};
 
-use super::cdp::{CdpError, Connection, Event};
+use super::cdp::{CdpError, Connection, Event, Notice};
 use super::{
     Arrival, BodyVerdict, BrowserError, Gatekeeper, HeadVerdict, NavigationFailure, PageView, Redirect, ResponseHead,
 };
@@ -72,9 +72,9 @@ impl Gate {
     /// Follows the page until `stop`, or until the connection ends. Gives the events back for the next page.
     pub async fn run(
         self,
-        mut events: mpsc::UnboundedReceiver<Event>,
+        mut events: mpsc::UnboundedReceiver<Notice>,
         stop: CancellationToken,
-    ) -> mpsc::UnboundedReceiver<Event> {
+    ) -> mpsc::UnboundedReceiver<Notice> {
         let mut follower =
             Follower { in_flight: HashSet::new(), document_request: None, redirected: false, gate: self };
         loop {
@@ -83,9 +83,17 @@ impl Gate {
                 () = stop.cancelled() => break,
                 event = events.recv() => event,
             };
-            let Some(event) = event else {
-                follower.gate.view.send_modify(|view| view.closed = true);
-                break;
+            let event = match event {
+                Some(Notice::Event(event)) => event,
+                Some(Notice::Read(read)) => {
+                    // The one who asked may have left.
+                    let _ = read.send(());
+                    continue;
+                }
+                None => {
+                    follower.gate.view.send_modify(|view| view.closed = true);
+                    break;
+                }
             };
             if event.session.as_deref() == Some(follower.gate.session.as_str()) {
                 follower.take(event).await;
@@ -244,12 +252,10 @@ impl Follower {
         if self.gate.headers.is_empty() || !same_origin {
             return self.pass(&paused.request_id);
         }
-        // Lightpanda shows cookies without their values here, and adds the real ones by itself.
-        let is_replaced = |name: &str| {
-            name.eq_ignore_ascii_case("cookie")
-                || self.gate.headers.iter().any(|(ours, _)| ours.eq_ignore_ascii_case(name))
-        };
-        let own = paused.request.headers.iter().filter(|(name, _)| !is_replaced(name));
+        let is_replaced = |name: &str| self.gate.headers.iter().any(|(ours, _)| ours.eq_ignore_ascii_case(name));
+        // Lightpanda tells the Cookie header without its last character; left out, it sends its own.
+        let is_kept = |name: &str| !is_replaced(name) && !name.eq_ignore_ascii_case("cookie");
+        let own = paused.request.headers.iter().filter(|(name, _)| is_kept(name));
         let own = own.filter_map(|(name, value)| Some(HeaderEntry::new(name.clone(), value.as_str()?)));
         let ours = self.gate.headers.iter().map(|(name, value)| HeaderEntry::new(name.clone(), value.clone()));
         let mut command = ContinueRequestParams::new(paused.request_id.clone());

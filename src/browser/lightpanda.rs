@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
-use super::cdp::{CdpError, Connection, Event};
+use super::cdp::{CdpError, Connection, Notice};
 use super::gate::Gate;
 use super::pool::{Lease, Pool};
 use super::worker::WorkerCommand;
@@ -119,7 +119,7 @@ pub struct LightpandaPage {
     session: String,
     frame: String,
     view: watch::Receiver<PageView>,
-    gate: Option<(JoinHandle<mpsc::UnboundedReceiver<Event>>, CancellationToken)>,
+    gate: Option<(JoinHandle<mpsc::UnboundedReceiver<Notice>>, CancellationToken)>,
     /// Our world in the document of that number.
     world: Option<(u64, ExecutionContextId)>,
 }
@@ -221,7 +221,10 @@ impl LightpandaPage {
     }
 
     async fn run(&self, command: EvaluateParams, deadline: Deadline) -> Result<Value, BrowserError> {
-        match self.lease.connection().call(Some(&self.session), command, deadline).await {
+        let answer = self.lease.connection().call(Some(&self.session), command, deadline).await;
+        // What the script set going must be known when its result is.
+        self.lease.connection().events_read(deadline).await;
+        match answer {
             Ok(answer) => match answer.exception_details {
                 Some(details) => Err(script_error(&details)),
                 None => Ok(answer.result.value.unwrap_or(Value::Null)),

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::cdp::{CdpError, Connection, Event};
+use super::cdp::{CdpError, Connection, Notice};
 use super::worker::{Worker, WorkerCommand};
 use super::{BrowserError, EngineIdentity};
 use crate::domain::deadline::Deadline;
@@ -104,7 +104,7 @@ struct Member {
 
 struct Idle {
     connection: Connection,
-    events: mpsc::UnboundedReceiver<Event>,
+    events: mpsc::UnboundedReceiver<Notice>,
     pages: u64,
 }
 
@@ -287,7 +287,7 @@ impl Drop for Place {
 pub struct Lease {
     place: Place,
     connection: Connection,
-    events: Option<mpsc::UnboundedReceiver<Event>>,
+    events: Option<mpsc::UnboundedReceiver<Notice>>,
     pages: u64,
     is_kept: bool,
     // Dropped after the place: who gets the permit finds a place free.
@@ -320,7 +320,7 @@ impl Lease {
     }
 
     /// The connection and its events, for the one who reads them and gives them back. None the second time.
-    pub fn take_events(&mut self) -> Option<mpsc::UnboundedReceiver<Event>> {
+    pub fn take_events(&mut self) -> Option<mpsc::UnboundedReceiver<Notice>> {
         self.events.take()
     }
 
@@ -329,7 +329,7 @@ impl Lease {
     }
 
     /// Keeps the connection warm for the next call.
-    pub fn give_back(mut self, events: mpsc::UnboundedReceiver<Event>) {
+    pub fn give_back(mut self, events: mpsc::UnboundedReceiver<Notice>) {
         if self.pages >= PAGES_PER_CONNECTION || self.connection.is_closed() {
             return;
         }

@@ -98,51 +98,59 @@ fn encoded_page(encoding: &'static encoding_rs::Encoding, text: &str, meta: &str
     bytes.into_owned()
 }
 
+struct Encoded {
+    path: &'static str,
+    content_type: String,
+    encoding: &'static encoding_rs::Encoding,
+    text: &'static str,
+    meta: &'static str,
+    /// The encoding that must have been used.
+    name: &'static str,
+    /// What must have said so.
+    source: &'static str,
+}
+
+const JAPANESE: &str = "価格の比較表";
+const RUSSIAN: &str = "Привет мир";
+
+fn encoded_pages() -> [Encoded; 8] {
+    let page = |path, content_type: &str, encoding, text, meta, (name, source)| Encoded {
+        path,
+        content_type: content_type.to_owned(),
+        encoding,
+        text,
+        meta,
+        name,
+        source,
+    };
+    let sjis = r#"<meta charset="shift_jis">"#;
+    let euc_kr = r#"<meta http-equiv="Content-Type" content="text/html; charset=euc-kr">"#;
+    let html = "text/html";
+    let labelled = ["windows-1251", "utf-8", "latin1", "iso-88509-1"];
+    let [windows, utf_8, latin1, unknown] = labelled.map(|label| format!("text/html; charset={label}"));
+    use encoding_rs::{EUC_KR, SHIFT_JIS, UTF_8, UTF_16LE, WINDOWS_1251, WINDOWS_1252};
+    [
+        page("/meta-sjis", html, SHIFT_JIS, JAPANESE, sjis, ("Shift_JIS", "meta")),
+        page("/header-1251", &windows, WINDOWS_1251, RUSSIAN, "", ("windows-1251", "header")),
+        page("/bom-utf16", html, UTF_16LE, JAPANESE, "", ("UTF-16LE", "bom")),
+        page("/header-beats-meta", &utf_8, UTF_8, JAPANESE, sjis, ("UTF-8", "header")),
+        page("/http-equiv-euckr", html, EUC_KR, "한국어 문서", euc_kr, ("EUC-KR", "meta")),
+        page("/none-1252", html, WINDOWS_1252, "café déjà vu", "", ("windows-1252", "default")),
+        page("/label-alias", &latin1, WINDOWS_1252, "price 5€", "", ("windows-1252", "header")),
+        page("/unknown-label", &unknown, UTF_8, RUSSIAN, "", ("UTF-8", "utf8")),
+    ]
+}
+
 /// firecrawl/firecrawl#1142: a page not in UTF-8 comes back garbled.
 #[tokio::test]
 async fn s07_a_page_in_any_encoding_is_read_and_the_encoding_told() {
-    const JAPANESE: &str = "価格の比較表";
-    const RUSSIAN: &str = "Привет мир";
-    let html = "text/html";
-    let euc_kr = r#"<meta http-equiv="Content-Type" content="text/html; charset=euc-kr">"#;
-    let cases: [(&str, &str, &'static encoding_rs::Encoding, &str, &str, (&str, &str)); 8] = [
-        ("/meta-sjis", html, encoding_rs::SHIFT_JIS, JAPANESE, r#"<meta charset="shift_jis">"#, ("Shift_JIS", "meta")),
-        (
-            "/header-1251",
-            "text/html; charset=windows-1251",
-            encoding_rs::WINDOWS_1251,
-            RUSSIAN,
-            "",
-            ("windows-1251", "header"),
-        ),
-        ("/bom-utf16", html, encoding_rs::UTF_16LE, JAPANESE, "", ("UTF-16LE", "bom")),
-        (
-            "/header-beats-meta",
-            "text/html; charset=utf-8",
-            encoding_rs::UTF_8,
-            JAPANESE,
-            r#"<meta charset="shift_jis">"#,
-            ("UTF-8", "header"),
-        ),
-        ("/http-equiv-euckr", html, encoding_rs::EUC_KR, "한국어 문서", euc_kr, ("EUC-KR", "meta")),
-        ("/none-1252", html, encoding_rs::WINDOWS_1252, "café déjà vu", "", ("windows-1252", "default")),
-        (
-            "/label-alias",
-            "text/html; charset=latin1",
-            encoding_rs::WINDOWS_1252,
-            "price 5€",
-            "",
-            ("windows-1252", "header"),
-        ),
-        ("/unknown-label", "text/html; charset=iso-88509-1", encoding_rs::UTF_8, RUSSIAN, "", ("UTF-8", "utf8")),
-    ];
-    let site = cases.iter().fold(Pages::new(), |pages, (path, content_type, encoding, text, meta, _)| {
-        let (content_type, body) = ((*content_type).to_owned(), encoded_page(encoding, text, meta));
-        pages.route(path, move |_| Reply::new(200, &content_type, body.clone()))
+    let site = encoded_pages().into_iter().fold(Pages::new(), |pages, page| {
+        let body = encoded_page(page.encoding, page.text, page.meta);
+        pages.route(page.path, move |_| Reply::new(200, &page.content_type, body.clone()))
     });
     let site = site.serve();
     let service = Service::for_sites(&[&site]).await;
-    for (path, _, _, text, _, (name, source)) in cases {
+    for Encoded { path, text, name, source, .. } in encoded_pages() {
         let answer = service.fetch(json!({ "url": site.url(path), "timeout_ms": 5000 })).await.ok();
         let markdown = answer["content"].as_str().unwrap();
         assert_eq!(heading_in(markdown).as_deref(), Some(text), "{path}: {markdown}");

@@ -1,7 +1,8 @@
 // Runs in the page's own world before any script of the page. Leaves one function behind, under a symbol that the
 // page can find only by looking for it: `idle(capMs)` resolves when no timer of the page is due within a second.
 //
-// What the network does is not watched here: the protocol tells that.
+// The network is watched by the protocol. Only what it cannot tell yet is known here: a request that a script has
+// called for and that the engine has not sent, or an answer that the script has not been given.
 (() => {
   "use strict";
   const HORIZON_MS = 1000; // A timer due later than this is not waited for.
@@ -18,16 +19,16 @@
     return (0, globalThis.eval)(String(handler));
   };
 
-  const replace = (name, replacement) => {
-    const original = globalThis[name];
+  const replace = (owner, name, replacement) => {
+    const original = owner[name];
     const disguise = { value: original.name, configurable: true };
     Object.defineProperty(replacement, "name", disguise);
     replacement.toString = () => Function.prototype.toString.call(original);
     Object.defineProperty(replacement, "toString", { enumerable: false });
-    globalThis[name] = replacement;
+    owner[name] = replacement;
   };
 
-  replace("setTimeout", function (handler, delay = 0, ...args) {
+  replace(globalThis, "setTimeout", function (handler, delay = 0, ...args) {
     const wait = Math.max(0, Number(delay) || 0);
     const id = setTimeout(() => {
       pending.delete(id);
@@ -37,7 +38,7 @@
     return id;
   });
 
-  replace("setInterval", function (handler, delay = 0, ...args) {
+  replace(globalThis, "setInterval", function (handler, delay = 0, ...args) {
     const every = Math.max(1, Number(delay) || 0);
     const id = setInterval(() => {
       const timer = pending.get(id);
@@ -56,8 +57,27 @@
       pending.delete(Number(id));
       return clear(id);
     };
-  replace("clearTimeout", forget(clearTimeout));
-  replace("clearInterval", forget(clearInterval));
+  replace(globalThis, "clearTimeout", forget(clearTimeout));
+  replace(globalThis, "clearInterval", forget(clearInterval));
+
+  let requests = 0;
+  const ended = () => {
+    requests -= 1;
+  };
+  const { fetch } = globalThis;
+  replace(globalThis, "fetch", function (...args) {
+    const answer = fetch.apply(globalThis, args);
+    requests += 1;
+    answer.then(ended, ended);
+    return answer;
+  });
+  const { send } = XMLHttpRequest.prototype;
+  replace(XMLHttpRequest.prototype, "send", function (...args) {
+    this.addEventListener("loadend", ended, { once: true });
+    const sent = send.apply(this, args);
+    requests += 1;
+    return sent;
+  });
 
   // Milliseconds to the next timer that is waited for, or null.
   const nextTimer = () => {
@@ -76,7 +96,7 @@
       const end = now() + capMs;
       let calm = 0;
       const look = () => {
-        const next = nextTimer();
+        const next = requests > 0 ? 1 : nextTimer();
         calm = next === null ? calm + 1 : 0;
         const left = end - now();
         if (calm >= CALM_TICKS || left <= 0) return resolve({ idle: calm >= CALM_TICKS, timers: pending.size });

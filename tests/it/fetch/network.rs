@@ -120,6 +120,14 @@ async fn a_page_cannot_take_anything_from_a_private_address() {
     }
     assert_eq!(forbidden.connections(), 0);
     service.finish().await;
+    // The same pages do reach a server that is exempted: what is measured above is the refusal.
+    let service = Service::for_sites(&[&site, &forbidden]).await;
+    for path in ["/fetches", "/embeds"] {
+        let before = forbidden.count("/");
+        service.fetch(json!({ "url": site.url(path) })).await.ok();
+        assert!(forbidden.count("/") > before, "{path}");
+    }
+    service.finish().await;
 }
 
 #[tokio::test]

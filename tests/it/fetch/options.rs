@@ -157,6 +157,19 @@ async fn cookies_reach_the_site_and_the_page_and_no_later_call() {
 }
 
 #[tokio::test]
+async fn headers_and_cookies_go_together() {
+    let site = Site::of_files();
+    let service = Service::for_sites(&[&site]).await;
+    let cookies = json!([{ "name": "one", "value": "first" }, { "name": "two", "value": "second" }]);
+    let url = site.url("/tells-cookies.html");
+    let answer = service.fetch(json!({ "url": url, "headers": { "X-Trace": "7" }, "cookies": cookies })).await.ok();
+    assert!(answer["content"].as_str().unwrap().contains("document has one=first; two=second"), "{answer}");
+    let request = &site.requests("/tells-cookies.html")[0];
+    assert_eq!((request.header("x-trace"), request.header("cookie")), (Some("7"), Some("one=first; two=second")));
+    service.finish().await;
+}
+
+#[tokio::test]
 async fn a_locale_reaches_the_site_and_the_page() {
     let site = Site::of_files();
     let service = Service::for_sites(&[&site]).await;

@@ -157,7 +157,10 @@ async fn the_last_caller_who_leaves_ends_the_load() {
     let both = async { tokio::join!(service.read_of(&site, "/silent"), service.read_of(&site, "/silent")) };
     tokio::select! {
         _ = both => panic!("a silent server was answered for"),
-        () = service.in_flight(2, SEEN) => {}
+        () = async {
+            service.in_flight(2, SEEN).await;
+            until("the page is asked for", SEEN, || site.count("/silent") == 1).await;
+        } => {}
     }
     service.busy(0, Duration::from_secs(1)).await;
     until("the site sees the connection close", Duration::from_secs(1), || site.hung_up("/silent") == 1).await;

@@ -1,6 +1,5 @@
 //! The one Lightpanda of all tests.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use pandarium::config::Environment;
@@ -26,10 +25,8 @@ pub fn binary() -> PathBuf {
 }
 
 fn install(home: &Path) {
-    let environment = Environment::of_process();
-    let inherited = ["PATH", "HOME", "PIP_INDEX_URL", "PIP_CONFIG_FILE", "HTTPS_PROXY", "https_proxy"];
-    let inherited = inherited.iter().filter_map(|name| Some((OsString::from(name), environment.get(name)?.to_owned())));
-    let mut setup = process::pandarium(inherited);
+    // Where packages come from is the machine's own business: pip reads it from the environment.
+    let mut setup = process::inheriting(env!("CARGO_BIN_EXE_pandarium"));
     setup.arg("setup").arg("--data-dir").arg(home);
     let output = setup.output().expect("pandarium setup runs");
     let said = String::from_utf8_lossy(&output.stderr);

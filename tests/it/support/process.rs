@@ -1,6 +1,6 @@
 //! Child processes, and what the system tells of them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -19,10 +19,17 @@ pub fn pandarium(environment: impl IntoIterator<Item = (OsString, OsString)>) ->
 }
 
 /// Any program, with an empty environment and nothing on standard input.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = inheriting(program);
+    command.env_clear();
+    command
+}
+
+/// Any program, with the environment of the tests.
 #[expect(clippy::disallowed_methods, reason = "the tests play the person who starts programs")]
-pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+pub fn inheriting(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    command.env_clear().stdin(Stdio::null());
+    command.stdin(Stdio::null());
     command
 }
 

@@ -27,11 +27,14 @@ const CALL_LIMIT: Duration = Duration::from_secs(60);
 /// What the children of a stopped service may take to be reaped by whoever inherited them.
 const CHILDREN_GONE: Duration = Duration::from_secs(2);
 
+/// Makes a command that executes the program given to it, in this data directory.
+type Wrapper = Box<dyn FnOnce(&Path) -> Command>;
+
 /// How a service is to be started.
 pub struct Setup {
     environment: Vec<(OsString, OsString)>,
     data_dir: Option<TempDir>,
-    wrapper: Option<Box<dyn FnOnce(&Path) -> Command>>,
+    wrapper: Option<Wrapper>,
 }
 
 impl Setup {

@@ -24,7 +24,6 @@ pub struct Reply {
     status: u16,
     headers: Vec<(String, String)>,
     body: Body,
-    delay: Duration,
     gate: Option<Gate>,
 }
 
@@ -90,7 +89,7 @@ impl Reply {
     }
 
     fn of(status: u16, body: Body) -> Self {
-        Self { status, headers: Vec::new(), body, delay: Duration::ZERO, gate: None }
+        Self { status, headers: Vec::new(), body, gate: None }
     }
 
     #[must_use]
@@ -105,12 +104,6 @@ impl Reply {
         if let Body::Whole(body) = self.body {
             self.body = Body::Chunked(body, bytes);
         }
-        self
-    }
-
-    #[must_use]
-    pub fn after(mut self, delay: Duration) -> Self {
-        self.delay = delay;
         self
     }
 
@@ -253,11 +246,6 @@ impl Site {
     /// All that asked for this path, in order.
     pub fn requests(&self, path: &str) -> Vec<Request> {
         self.seen.requests().iter().filter(|request| request.path == path).cloned().collect()
-    }
-
-    /// The paths that were asked for, in order.
-    pub fn paths(&self) -> Vec<String> {
-        self.seen.requests().iter().map(|request| request.path.clone()).collect()
     }
 
     /// Connections that were made to it, whether or not anything came over them.

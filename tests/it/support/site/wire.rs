@@ -10,7 +10,6 @@ use super::{Body, Reply, Seen};
 /// A request as it arrived.
 #[derive(Debug, Clone)]
 pub struct Request {
-    pub method: String,
     pub path: String,
     pub query: HashMap<String, String>,
     headers: Vec<(String, String)>,
@@ -36,7 +35,6 @@ pub fn converse(stream: TcpStream, seen: &Seen, reply: impl Fn(&Request) -> Repl
     while let Ok(Some(request)) = read_request(&mut reader) {
         seen.requests().push(request.clone());
         let reply = reply(&request);
-        thread::sleep(reply.delay);
         if let Some(gate) = &reply.gate {
             gate.wait();
         }
@@ -60,13 +58,12 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
             text => lines.push(text.to_owned()),
         }
     }
-    let mut start = lines.first().map(String::as_str).unwrap_or_default().split(' ');
-    let (method, target) = (start.next().unwrap_or_default().to_owned(), start.next().unwrap_or_default());
+    let target = lines.first().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let query = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     let headers = lines.iter().skip(1).filter_map(|line| line.split_once(':'));
     let headers = headers.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())).collect();
-    let request = Request { method, path: path.to_owned(), query, headers };
+    let request = Request { path: path.to_owned(), query, headers };
     let length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     io::copy(&mut reader.take(length), &mut io::sink())?;
     Ok(Some(request))
