@@ -150,7 +150,7 @@ impl utoipa::IntoResponses for ArtifactProblems {
 
 /// List artifacts, newest first
 #[utoipa::path(get, path = "/v1/artifacts", tag = "artifacts", params(ListQuery),
-    responses((status = 200, body = ArtifactList), ArtifactProblems))]
+    responses((status = 200, description = "The artifacts", body = ArtifactList), ArtifactProblems))]
 pub async fn list(
     State(state): State<Arc<ApiState>>,
     ApiQuery(query): ApiQuery<ListQuery>,
@@ -168,7 +168,7 @@ pub async fn list(
 
 /// Describe an artifact
 #[utoipa::path(get, path = "/v1/artifacts/{id}", tag = "artifacts", params(("id" = String, Path, description = "Artifact id")),
-    responses((status = 200, body = ArtifactDocument), ArtifactProblems))]
+    responses((status = 200, description = "The artifact, without its text", body = ArtifactDocument), ArtifactProblems))]
 pub async fn get(
     State(state): State<Arc<ApiState>>,
     ApiPath(id): ApiPath<String>,
@@ -182,7 +182,7 @@ pub async fn get(
 /// With `Accept: text/markdown` or `text/plain` the body is that part alone.
 #[utoipa::path(get, path = "/v1/artifacts/{id}/content", tag = "artifacts",
     params(("id" = String, Path, description = "Artifact id"), ContentQuery),
-    responses((status = 200, content((ContentDocument = "application/json"), (String = "text/markdown"), (String = "text/plain"))), ArtifactProblems))]
+    responses((status = 200, description = "The part", content((ContentDocument = "application/json"), (String = "text/markdown"), (String = "text/plain"))), ArtifactProblems))]
 pub async fn content(
     State(state): State<Arc<ApiState>>,
     representation: Representation,
@@ -197,7 +197,7 @@ pub async fn content(
 
 /// Delete an artifact
 #[utoipa::path(delete, path = "/v1/artifacts/{id}", tag = "artifacts", params(("id" = String, Path, description = "Artifact id")),
-    responses((status = 204), ArtifactProblems))]
+    responses((status = 204, description = "It is deleted"), ArtifactProblems))]
 pub async fn delete(State(state): State<Arc<ApiState>>, ApiPath(id): ApiPath<String>) -> Result<StatusCode, Problem> {
     let is_deleted = state.artifacts.delete(parse(&id)?).await?;
     if is_deleted { Ok(StatusCode::NO_CONTENT) } else { Err(not_found()) }

@@ -131,7 +131,7 @@ impl utoipa::IntoResponses for FetchProblems {
 /// With `Accept: text/markdown` or `text/plain` the body is the text alone, and the rest is in `x-pandarium-*` headers.
 #[utoipa::path(
     post, path = "/v1/fetch", tag = "fetch", request_body = FetchRequest,
-    responses((status = 200, content((Answer = "application/json"), (String = "text/markdown"), (String = "text/plain"))), FetchProblems)
+    responses((status = 200, description = "The page as text", content((Answer = "application/json"), (String = "text/markdown"), (String = "text/plain"))), FetchProblems)
 )]
 pub async fn fetch(
     State(state): State<Arc<ApiState>>,
@@ -148,7 +148,7 @@ pub async fn fetch(
 /// The same as by POST, without headers and cookies: convenient for `curl`.
 #[utoipa::path(
     get, path = "/v1/fetch", tag = "fetch", params(FetchRequest),
-    responses((status = 200, content((Answer = "application/json"), (String = "text/markdown"), (String = "text/plain"))), FetchProblems)
+    responses((status = 200, description = "The page as text", content((Answer = "application/json"), (String = "text/markdown"), (String = "text/plain"))), FetchProblems)
 )]
 pub async fn fetch_by_query(
     State(state): State<Arc<ApiState>>,

@@ -126,13 +126,13 @@ fn calls(site: SocketAddr) -> Vec<Call> {
             .showing(500),
         Call::post(
             "A long page is cut, and says so; the whole text is kept as an artifact.",
-            serde_json::json!({ "url": page("/"), "max_chars": 200, "max_age_s": 60 }),
+            serde_json::json!({ "url": page("/"), "max_chars": 450, "max_age_s": 60 }),
         )
         .holding(200, "\"truncated\":true")
         .showing(900),
         Call::post(
             "The same again: the kept answer is young enough.",
-            serde_json::json!({ "url": page("/"), "max_chars": 200, "max_age_s": 60 }),
+            serde_json::json!({ "url": page("/"), "max_chars": 450, "max_age_s": 60 }),
         )
         .holding(200, "\"cached\":true")
         .showing(300),
