@@ -16,6 +16,13 @@ pub(super) fn text(document: &Document) -> String {
 
 /// The cleaned HTML inside the body.
 pub(super) fn html(document: &Document) -> String {
+    let document = document.clone();
+    for node in document.root().descendants_it().filter(|node| node.has_name("pre")).collect::<Vec<_>>() {
+        // A parser takes the first line break after the tag for layout: one that is text needs one before it.
+        if node.text().starts_with('\n') {
+            node.prepend_html("\n");
+        }
+    }
     document.body().map(|body| body.inner_html().trim().to_owned()).unwrap_or_default()
 }
 
@@ -91,4 +98,15 @@ fn grouped(pairs: &[(String, String)]) -> BTreeMap<&str, Value> {
         }
     }
     groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn html_reads_back_with_the_line_break_that_begins_a_pre() {
+        let document = Document::from("<pre>\n\nx</pre><pre>y</pre>");
+        assert_eq!(html(&document), "<pre>\n\nx</pre><pre>y</pre>");
+    }
 }

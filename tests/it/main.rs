@@ -8,6 +8,7 @@ mod cli;
 mod endurance;
 mod fetch;
 mod golden;
+mod reading;
 mod scoring;
 mod service;
 mod support;
