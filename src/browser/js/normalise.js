@@ -1,7 +1,8 @@
 // Takes what a person can see of the page as one HTML string. Reads only: it never changes the page.
 //
 // One function expression, for `Runtime.evaluate` with `returnByValue`. Argument, by value:
-// {selector: string | null, maxNodes: number, mayHaveShadow: boolean}. Without a selector the whole body is taken.
+// {selector: string | null, maxNodes: number, mayHaveShadow?: boolean}. Without a selector the whole body is taken;
+// false says that the page has no shadow roots, which saves a look at every element.
 // Result: the JSON shape that `reader::PageCapture` reads; the meaning of each field is told there.
 //
 // The engine writes out what needs no care at its own speed. What needs care is found by selectors and by asking which
@@ -20,6 +21,7 @@
     ':not(tr)>td,:not(tr)>th,:not(table,thead,tbody,tfoot)>tr,:not(table)>:is(caption,colgroup,thead,tbody,tfoot)';
   const MAX_RULES = 200; // About what an element costs to ask, a rule costs to read.
   const HIDES = /display\s*:\s*(none|[a-z-]*\()|visibility\s*:\s*(?!visible)|opacity\s*:\s*(0*\.?0*(?![\d.])|[a-z])/i;
+  const mayHaveShadow = options.mayHaveShadow !== false;
   const list = (names) => new Set(names.split(' '));
   const NEVER_CONTENT = list('script style template head title datalist noembed noframes meta link base param source track');
   const DROPPED = list('svg canvas noscript object embed applet');
@@ -75,10 +77,10 @@
     if (!rules || rules.makeBlocks) {
       for (const span of root.querySelectorAll('span')) if (isBlock(getComputedStyle(span))) mark(span);
     }
-    if (rules && !options.mayHaveShadow) return;
+    if (rules && !mayHaveShadow) return;
     const sight = { visibilityProperty: true, opacityProperty: true };
     for (const element of root.querySelectorAll(':not(source,link,meta,track)')) {
-      if ((!rules && !element.checkVisibility(sight)) || (options.mayHaveShadow && element.shadowRoot)) mark(element);
+      if ((!rules && !element.checkVisibility(sight)) || (mayHaveShadow && element.shadowRoot)) mark(element);
     }
   };
 
