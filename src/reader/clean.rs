@@ -219,3 +219,93 @@ fn alignment(cell: &NodeRef<'_>) -> Option<String> {
     };
     (!align.is_empty()).then_some(align)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cleaned(html: &str) -> (String, Removed) {
+        let document = Document::from(html);
+        let removed = clean(&document, "https://a.example/b/c?d");
+        (document.body().unwrap().inner_html().to_string(), removed)
+    }
+
+    #[test]
+    fn links_are_absolute_and_those_that_lead_nowhere_are_spans() {
+        for (link, expected) in [
+            ("<a href=\" ../x y \">t</a>", "<a href=\"https://a.example/x%20y\">t</a>"),
+            ("<a href=\"#n\" onclick=\"f()\">t</a>", "<a href=\"https://a.example/b/c?d#n\">t</a>"),
+            ("<a href=\"mailto:m@a.example\">t</a>", "<a href=\"mailto:m@a.example\">t</a>"),
+            ("<a href=\"JavaScript:f()\" class=\"x\">t</a>", "<span>t</span>"),
+            ("<a href=\"\">t</a>", "<span>t</span>"),
+            ("<a name=\"n\">t</a>", "<span>t</span>"),
+        ] {
+            assert_eq!(cleaned(link).0, expected);
+        }
+    }
+
+    #[test]
+    fn what_stands_in_a_frame_is_resolved_against_the_frame() {
+        let html = "<div data-frame-base=\"https://f.example/g/\"><a href=\"h\">t</a></div><a href=\"h\">t</a>";
+        assert_eq!(
+            cleaned(html).0,
+            "<div><a href=\"https://f.example/g/h\">t</a></div><a href=\"https://a.example/b/h\">t</a>"
+        );
+    }
+
+    #[test]
+    fn only_attributes_that_tell_something_are_left() {
+        let long = "x".repeat(MAX_ATTRIBUTE + 1);
+        let html = format!(
+            "<p class=\"c\" style=\"color:red\" data-x=\"1\" onclick=\"f()\" title=\"{long}\">t</p>\
+             <input type=\"text\" value=\"v\" name=\"n\" class=\"c\">"
+        );
+        assert_eq!(cleaned(&html).0, "<p class=\"c\">t</p><input type=\"text\" value=\"v\">");
+    }
+
+    #[test]
+    fn a_cell_is_aligned_by_its_style_before_its_attribute() {
+        let html = "<table><tbody><tr><td style=\"color:red; Text-Align: right !important\" align=\"left\">1</td>\
+                    <td align=\"center\">2</td></tr></tbody></table>";
+        assert_eq!(
+            cleaned(html).0,
+            "<table><tbody><tr><td align=\"right\">1</td><td align=\"center\">2</td></tr></tbody></table>"
+        );
+    }
+
+    #[test]
+    fn unknown_elements_are_blocks_where_they_hold_blocks() {
+        let html = "<x-card><p>a</p></x-card><x-price>5</x-price><o:p>b</o:p><picture><slot>c</slot></picture>";
+        assert_eq!(cleaned(html).0, "<div><p>a</p></div><span>5</span><span>b</span>c");
+    }
+
+    #[test]
+    fn a_text_for_screen_readers_goes_where_it_repeats_what_is_seen() {
+        let (html, removed) = cleaned(
+            "<p>Share <span class=\"Sr-Only\">Share</span></p><p>More <span class=\"sr-only\">about it</span></p>",
+        );
+        assert_eq!(html, "<p>Share </p><p>More <span class=\"sr-only\">about it</span></p>");
+        assert_eq!(removed.hidden, 1);
+    }
+
+    #[test]
+    fn an_image_without_a_source_that_can_be_told_is_counted() {
+        let data = format!("data:image/png;base64,{}", "A".repeat(MAX_DATA_URL));
+        let (html, removed) = cleaned(&format!("<img src=\"{data}\" alt=\"a\"><img src=\"{data}\"><img alt=\"b\">"));
+        assert_eq!(html, "<img alt=\"a\"><img alt=\"b\">");
+        assert_eq!(removed.dropped, 2);
+    }
+
+    #[test]
+    fn a_film_keeps_its_source_and_its_poster() {
+        let html = "<video poster=\"p.png\" controls><source src=\"f.mp4\"><p>No film</p></video>";
+        let expected = "<video src=\"https://a.example/b/f.mp4\" poster=\"https://a.example/b/p.png\"></video>";
+        assert_eq!(cleaned(html).0, expected);
+    }
+
+    #[test]
+    fn characters_that_nobody_sees_go() {
+        assert_eq!(seen("a\u{202E}b\u{E0041}c\u{2066}"), "abc");
+        assert!(matches!(seen("plain é"), Cow::Borrowed(_)));
+    }
+}

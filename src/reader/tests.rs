@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 
 const PARAGRAPH: &str = "The ferry crosses the strait four times a day between April and October, and twice a day in winter, \
@@ -179,4 +181,42 @@ fn a_capture_is_what_the_page_script_returns() {
         "truncated":false,"framesInlined":0,"framesUnread":1,"hiddenNodes":0,"dropped":0}"#;
     let capture: PageCapture = serde_json::from_str(json).unwrap();
     assert_eq!((capture.html.as_str(), capture.frames_unread), ("<p>x</p>", 1));
+}
+
+/// `intact` in `settle.js` looks at what `uses.js` lists: all that `normalise.js` takes from objects of the engine.
+#[test]
+fn the_list_of_what_the_page_script_uses_is_complete() {
+    // Its own objects: the options, the context of a node, what rules say, the counts.
+    const OWN: [&str; 13] = [
+        "closedDetails",
+        "dropped",
+        "each",
+        "framesInlined",
+        "framesUnread",
+        "hiddenNodes",
+        "hiding",
+        "inTable",
+        "invisible",
+        "makeBlocks",
+        "maxNodes",
+        "mayHaveShadow",
+        "selector",
+    ];
+    let code = |source: &str| -> String {
+        source
+            .lines()
+            .map(|line| line.split("// ").next().unwrap())
+            .filter(|line| !line.contains("SPECIAL ="))
+            .collect()
+    };
+    let script = code(include_str!("../browser/js/normalise.js"));
+    let list = code(include_str!("../browser/js/uses.js"));
+    let listed: BTreeSet<&str> = list.split('"').skip(1).step_by(2).collect();
+    let property = regex::Regex::new(r"[\w)\]](?:\?)?\.([A-Za-z]\w*)").unwrap();
+    let strings = regex::Regex::new(r"'(?:\\.|[^'\\])*'").unwrap();
+    let script = strings.replace_all(&script, "''");
+    let used: BTreeSet<&str> = property.captures_iter(&script).map(|found| found.get(1).unwrap().as_str()).collect();
+    assert!(used.len() > 40, "{used:?}");
+    let missing: Vec<_> = used.iter().filter(|name| !listed.contains(*name) && !OWN.contains(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }

@@ -22,13 +22,21 @@
   const MAX_RULES = 200; // About what an element costs to ask, a rule costs to read.
   const HIDES = /display\s*:\s*(none|[a-z-]*\()|visibility\s*:\s*(?!visible)|opacity\s*:\s*(0*\.?0*(?![\d.])|[a-z])/i;
   const mayHaveShadow = options.mayHaveShadow !== false;
-  const list = (names) => new Set(names.split(' '));
+  // Lists of the DOM and arrays alike; iterators are not used, because pages replace them and nobody can tell.
+  const forEach = (list, visitor) => {
+    for (let i = 0; i < list.length; i++) visitor(list[i]);
+  };
+  const list = (names) => {
+    const set = new Set();
+    forEach(names.split(' '), (name) => set.add(name));
+    return set;
+  };
   const NEVER_CONTENT = list('script style template head title datalist noembed noframes meta link base param source track');
   const DROPPED = list('svg canvas noscript object embed applet');
   const VOID = list('br hr img wbr col');
   const TABLE_PARTS = list('caption colgroup col thead tbody tfoot tr td th');
   const PREFORMATTED = list('pre listing xmp plaintext');
-  const MASK = '\u2022'.repeat(8); // says "filled" without telling the length
+  const MASK = '\u2022\u2022\u2022\u2022\u2022\u2022\u2022\u2022'; // says "filled" without telling the length
   const out = [];
   const count = { framesInlined: 0, framesUnread: 0, hiddenNodes: 0, dropped: 0 };
   const special = new Set();
@@ -54,34 +62,38 @@
   // Null where that is not known, or dearer to find out than to ask every element.
   const rulesAboutSight = () => {
     const found = { hiding: [], makeBlocks: false };
-    let rules = 0;
-    for (const sheet of document.styleSheets) {
-      rules += sheet.cssRules.length;
-      if (rules > MAX_RULES) return null;
-      for (const { cssText } of sheet.cssRules) {
+    const sheets = document.styleSheets;
+    let left = MAX_RULES;
+    for (let i = 0; i < sheets.length; i++) {
+      const rules = sheets[i].cssRules;
+      left -= rules.length;
+      if (left < 0) return null;
+      for (let j = 0; j < rules.length; j++) {
+        const { cssText } = rules[j];
         if (!/display|visibility|opacity|@import/i.test(cssText)) continue;
         if (cssText.startsWith('@import') || cssText.includes('&')) return null;
         if (cssText.startsWith('@') && /^@[\w-]*keyframes/i.test(cssText)) continue;
-        for (const [, selector, body] of cssText.matchAll(/([^{}]+)\{([^{}]*)\}/g)) {
-          if (HIDES.test(body)) found.hiding.push(selector);
-          found.makeBlocks ||= /display\s*:\s*(?!none|inline)/i.test(body);
+        const declarations = /([^{}]+)\{([^{}]*)\}/g;
+        for (let match = declarations.exec(cssText); match; match = declarations.exec(cssText)) {
+          if (HIDES.test(match[2])) found.hiding.push(match[1]);
+          found.makeBlocks ||= /display\s*:\s*(?!none|inline)/i.test(match[2]);
         }
       }
     }
     return document.adoptedStyleSheets?.length > 0 ? null : found;
   };
-  const isBlock = (style) => /^(block|flex|grid|list-item|table|flow-root)/.test(style.display);
+  const isBlock = (style) => /^(block|flex|grid|list-item|table|flow-root)/.test(style.getPropertyValue('display'));
   const markSpecial = (root, rules) => {
-    for (const element of root.querySelectorAll(SPECIAL)) mark(element);
-    if (rules?.hiding.length > 0) for (const element of root.querySelectorAll(rules.hiding.join())) mark(element);
+    forEach(root.querySelectorAll(SPECIAL), mark);
+    if (rules?.hiding.length > 0) forEach(root.querySelectorAll(rules.hiding.join()), mark);
     if (!rules || rules.makeBlocks) {
-      for (const span of root.querySelectorAll('span')) if (isBlock(getComputedStyle(span))) mark(span);
+      forEach(root.querySelectorAll('span'), (span) => isBlock(getComputedStyle(span)) && mark(span));
     }
     if (rules && !mayHaveShadow) return;
     const sight = { visibilityProperty: true, opacityProperty: true };
-    for (const element of root.querySelectorAll(':not(source,link,meta,track)')) {
+    forEach(root.querySelectorAll(':not(source,link,meta,track)'), (element) => {
       if ((!rules && !element.checkVisibility(sight)) || (mayHaveShadow && element.shadowRoot)) mark(element);
-    }
+    });
   };
 
   // Pages hide their whole content for a moment (an open dialog, a fade-in); what holds the main content is not decoration.
@@ -89,7 +101,7 @@
 
   // Hidden together with all that it holds. Visibility is not decided here: a visible child of a hidden parent shows.
   const isHidden = (element, name, style, transparent, context) => {
-    if (style.display === 'none') {
+    if (style.getPropertyValue('display') === 'none') {
       // What a closed <details> holds is one click away: engines give it display:none, a reader wants it.
       const hidden = element.getAttribute('hidden');
       return !(context.closedDetails && hidden === null) && hidden !== 'until-found';
@@ -155,7 +167,7 @@
     if (DROPPED.has(name)) count.dropped++;
     else if (name === 'input' || name === 'textarea') emitField(element);
     else if (name === 'iframe' || name === 'frame') visitFrame(element);
-    else if (name === 'select') for (const option of element.selectedOptions) out.push(`<span>${escape(option.text)}</span> `);
+    else if (name === 'select') forEach(element.selectedOptions, (option) => out.push(`<span>${escape(option.text)}</span> `));
     else if (name !== 'area') return false;
     else if (element.getAttribute('href')) {
       out.push(`<a${attribute('href', element.getAttribute('href'))}>${escape(element.getAttribute('alt') || element.href)}</a> `);
@@ -173,9 +185,9 @@
 
   const openTag = (element, tag) => {
     let attributes = '';
-    for (const name of element.getAttributeNames()) {
+    forEach(element.getAttributeNames(), (name) => {
       if (/^[a-z][\w:.-]*$/i.test(name)) attributes += attribute(name, element.getAttribute(name));
-    }
+    });
     out.push(`<${tag}${attributes}>`);
     if (VOID.has(tag)) return;
     // A parser drops the first line break of a <pre>: one more keeps the page's own.
@@ -197,9 +209,9 @@
     let style = null;
     if (asked) {
       style = getComputedStyle(element);
-      const transparent = opacityMatters && style.display !== 'none' && isTransparent(element);
+      const transparent = opacityMatters && style.getPropertyValue('display') !== 'none' && isTransparent(element);
       if (!isRoot && isHidden(element, name, style, transparent, context)) return countHidden(element);
-      invisible = !isRoot && (style.visibility === 'hidden' || style.visibility === 'collapse');
+      invisible = !isRoot && /hidden|collapse/.test(style.getPropertyValue('visibility'));
       if (invisible && !context.invisible) countHidden(element);
       if (invisible ? VOID.has(name) || name === 'input' : visitSpecial(element, name)) return;
       opacityMatters &&= !transparent;
@@ -215,7 +227,7 @@
     pushComposedChildren(element, name, {
       invisible, closedDetails, opacityMatters: opacityMatters && !closedDetails,
       inTable: name === 'table' || (context.inTable && isPart && name !== 'td' && name !== 'th' && name !== 'caption'),
-      each: context.each || invisible || (isPart && !context.inTable) || Boolean(element.shadowRoot),
+      each: context.each || invisible || (isPart && !context.inTable) || element.shadowRoot !== null,
     });
   };
 
@@ -252,15 +264,22 @@
   let selectorError = null;
   if (options.selector !== null) {
     try {
-      const matches = new Set(document.querySelectorAll(options.selector));
+      const matches = new Set();
+      roots = [];
+      forEach(document.querySelectorAll(options.selector), (element) => {
+        matches.add(element);
+        roots.push(element);
+      });
       selectorMatched = matches.size;
       const isInside = (element) => {
         for (let parent = element.parentElement; parent; parent = parent.parentElement) if (matches.has(parent)) return true;
         return false;
       };
-      roots = [...matches].filter((element) => !isInside(element));
+      roots = roots.filter((element) => !isInside(element));
     } catch (error) {
-      [roots, selectorMatched, selectorError] = [[], 0, error.name];
+      roots = [];
+      selectorMatched = 0;
+      selectorError = error.name;
     }
   }
   // In XML the engine writes XML; and a limit can only be kept by counting.
@@ -272,11 +291,13 @@
   } catch {
     rules = null; // a sheet of another origin, or a selector that is valid only where it stands
   }
-  for (const root of roots) if (root) walkRoot(root, each, rules);
+  forEach(roots, (root) => root && walkRoot(root, each, rules));
   let head = '';
-  for (const element of document.querySelectorAll(
+  forEach(document.querySelectorAll(
     'script[type="application/ld+json"],meta[name][content],meta[property][content],link[rel~=canonical i][href],link[rel~=alternate i][href]',
-  )) head += element.outerHTML;
+  ), (element) => {
+    head += element.outerHTML;
+  });
   return {
     // A lone surrogate is no text: JSON readers refuse it.
     html: out.join('').toWellFormed(),

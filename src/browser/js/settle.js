@@ -1,5 +1,8 @@
-// Runs in the page's own world before any script of the page. Leaves one function behind, under a symbol that the
-// page can find only by looking for it: `idle(capMs)` resolves when no timer of the page is due within a second.
+// Runs in the page's own world before any script of the page. Leaves three functions behind, under symbols that the
+// page can find only by looking for them:
+// - `idle(capMs)` resolves when no timer of the page is due within a second;
+// - `intact(uses)` tells whether the page has left alone what `uses` lists;
+// - `mayHaveShadow()` tells whether a script has made a shadow root.
 //
 // The network is watched by the protocol. Only what it cannot tell yet is known here: a request that a script has
 // called for and that the engine has not sent, or an answer that the script has not been given.
@@ -79,6 +82,17 @@
     return sent;
   });
 
+  // Shadow roots that scripts make. Those that the page's HTML declares are not seen here.
+  let shadows = false;
+  for (const name of ["attachShadow", "setHTMLUnsafe"]) {
+    const original = Element.prototype[name];
+    if (!original) continue;
+    replace(Element.prototype, name, function (...args) {
+      shadows = true;
+      return original.apply(this, args);
+    });
+  }
+
   // Milliseconds to the next timer that is waited for, or null.
   const nextTimer = () => {
     const at = now();
@@ -105,5 +119,32 @@
       look();
     });
 
-  Object.defineProperty(globalThis, Symbol.for("pandarium.idle"), { value: idle });
+  // The page may replace these two later on.
+  const sourceOf = Function.prototype.call.bind(Function.prototype.toString);
+  const getterOf = Function.prototype.call.bind(Object.prototype.__lookupGetter__);
+  const isNative = (found, source) => typeof found === "function" && sourceOf(found) === source;
+
+  // True when the page has replaced nothing of `uses`: [object, functions, getters, absent] with names in arrays.
+  // An engine's own function says so in its source, with its own name. Nothing that a page can replace is used here.
+  const intact = (uses) => {
+    for (let i = 0; i < uses.length; i++) {
+      const object = uses[i][0];
+      const functions = uses[i][1];
+      const getters = uses[i][2] || "";
+      const absent = uses[i][3] || "";
+      for (let j = 0; j < functions.length; j++) {
+        if (!isNative(object[functions[j]], `function ${functions[j]}() { [native code] }`)) return false;
+      }
+      for (let j = 0; j < getters.length; j++) {
+        if (!isNative(getterOf(object, getters[j]), `function get ${getters[j]}() { [native code] }`)) return false;
+      }
+      for (let j = 0; j < absent.length; j++) if (object[absent[j]] !== undefined) return false;
+    }
+    return true;
+  };
+
+  const leave = (name, value) => Object.defineProperty(globalThis, Symbol.for(`pandarium.${name}`), { value });
+  leave("idle", idle);
+  leave("intact", intact);
+  leave("mayHaveShadow", () => shadows);
 })();

@@ -1,0 +1,42 @@
+// What normalise.js uses of the language and of the DOM, for the `intact` of settle.js: an array of
+// [object, its functions, its getters, what it must not have]. An element stands for all: what a page plants on the
+// prototype of a single kind of element is not noticed.
+[
+  [[], ["push", "pop", "join", "filter"], [], ["toJSON"]],
+  ["", ["split", "replaceAll", "startsWith", "includes", "trim", "toWellFormed"], [], ["toJSON"]],
+  [/x/, ["test", "exec"]],
+  [{}, [], [], ["toJSON", "then"]],
+  [0, [], [], ["toJSON"]],
+  [false, [], [], ["toJSON"]],
+  [globalThis, ["Set", "URL", "getComputedStyle"]],
+  [Set.prototype, ["has", "add"], ["size"]],
+  [
+    document,
+    ["querySelector", "querySelectorAll", "getElementsByTagName"],
+    ["body", "documentElement", "URL", "baseURI", "title", "contentType", "characterSet", "styleSheets", "adoptedStyleSheets"],
+  ],
+  [
+    document.body || document.documentElement,
+    ["getAttribute", "getAttributeNames", "hasAttribute", "checkVisibility", "querySelector", "querySelectorAll"],
+    ["localName", "shadowRoot", "outerHTML", "id", "nodeType", "lastChild", "previousSibling", "parentElement", "textContent"],
+  ],
+  [document.documentElement, ["getAttribute"]],
+  [CharacterData.prototype, [], ["data"]],
+  [HTMLInputElement.prototype, [], ["type", "value", "checked"]],
+  [HTMLTextAreaElement.prototype, [], ["value"]],
+  [HTMLSelectElement.prototype, [], ["selectedOptions"]],
+  [HTMLOptionElement.prototype, [], ["text"]],
+  [HTMLScriptElement.prototype, [], ["text"]],
+  [HTMLAreaElement.prototype, [], ["href"]],
+  [HTMLSlotElement.prototype, ["assignedNodes"]],
+  [HTMLIFrameElement.prototype, [], ["contentDocument"]],
+  [NodeList.prototype, [], ["length"]],
+  [HTMLCollection.prototype, [], ["length"]],
+  [StyleSheetList.prototype, [], ["length"]],
+  [CSSRuleList.prototype, [], ["length"]],
+  [CSSStyleSheet.prototype, [], ["cssRules"]],
+  [CSSRule.prototype, [], ["cssText"]],
+  [CSSStyleDeclaration.prototype, ["getPropertyValue"]],
+  [URL.prototype, [], ["origin"]],
+  [DOMException.prototype, [], ["name"]],
+]
