@@ -211,8 +211,8 @@ fn is_kept(element: &str, attribute: &str, length: usize) -> bool {
 /// The alignment of a table cell: its own style's before its attribute's.
 fn alignment(cell: &NodeRef<'_>) -> Option<String> {
     let style = cell.attr("style").unwrap_or_default();
-    let declared = style.split(';').filter_map(|declaration| declaration.split_once(':'));
-    let aligned = declared.filter(|(name, _)| name.trim().eq_ignore_ascii_case("text-align")).last();
+    let mut declared = style.split(';').filter_map(|declaration| declaration.split_once(':'));
+    let aligned = declared.rfind(|(name, _)| name.trim().eq_ignore_ascii_case("text-align"));
     let align = match aligned {
         Some((_, value)) => value.trim_end_matches("!important").trim().to_owned(),
         None => cell.attr("align")?.to_string(),
