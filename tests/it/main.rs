@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod api;
+mod architecture;
 mod artifacts;
 mod bugs;
 mod cli;
