@@ -91,9 +91,3 @@ pub fn signal(pid: u32, sent: Signal) {
         let _ = kill(Pid::from_raw(pid), sent);
     }
 }
-
-/// All process ids.
-pub fn processes() -> impl Iterator<Item = u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}

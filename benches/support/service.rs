@@ -116,9 +116,14 @@ impl Service {
         Ok((response.status().as_u16(), response.text().await?))
     }
 
+    /// Waits for the end of a service that was killed.
+    pub async fn ended(self) -> Result<(), Failure> {
+        self.running.end_within(STOP_LIMIT).await
+    }
+
     /// Stops it as a person would.
     pub async fn stop(self) -> Result<(), Failure> {
         self.running.signal(Signal::SIGTERM);
-        self.running.end_within(STOP_LIMIT).await
+        self.ended().await
     }
 }
