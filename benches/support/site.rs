@@ -111,8 +111,8 @@ fn items(nonce: &str) -> String {
 
 fn app(nonce: &str) -> String {
     format!(
-        "<!doctype html><html lang=\"en\"><head><title>App {nonce}</title></head><body><main><h1>App {nonce}</h1>\
-         <div id=\"root\"></div><ul id=\"late\"></ul></main><script src=\"/app.js\"></script></body></html>"
+        "<!doctype html><html lang=\"en\"><head><title>App {nonce}</title></head><body><main id=\"root\"><h1>App {nonce}</h1>\
+         <ul id=\"late\"></ul></main><script src=\"/app.js\"></script></body></html>"
     )
 }
 
@@ -126,8 +126,7 @@ fn article(nonce: &str, script: &str) -> String {
 }
 
 const LATE_LIST: &str = "fetch('/late' + location.search).then((answer) => answer.json()).then((items) => {
-  const list = document.getElementById('late');
-  for (const item of items) { const entry = document.createElement('li'); entry.textContent = item; list.append(entry); }
+  for (const item of items) { const entry = document.createElement('li'); entry.textContent = item; late.append(entry); }
   globalThis.isLate = true;
 });";
 
@@ -153,10 +152,11 @@ static SCRIPT: LazyLock<Bytes> = LazyLock::new(|| {
     }
     script.push_str(
         "const root = document.getElementById('root');
+const late = document.getElementById('late');
 for (let number = 0; number < 100; number += 1) {
   const node = document.createElement('p');
   node.textContent = `Row ${number} of the page says ${sum % 7}.`;
-  root.append(node);
+  root.insertBefore(node, late);
 }
 ",
     );
