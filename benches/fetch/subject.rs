@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -89,6 +89,11 @@ impl Subject for Served {
     }
 
     async fn stop(self: Box<Self>) -> Result<(), Failure> {
+        let (_, status) = self.service.get("/v1/status").await?;
+        let status: Value = serde_json::from_str(&status)?;
+        if status["pool"]["crashed"] != 0 {
+            return Err(format!("workers crashed under the measurement: {}", status["pool"]).into());
+        }
         self.service.stop().await
     }
 }
