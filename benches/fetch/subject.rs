@@ -16,8 +16,18 @@ use crate::service::{Programs, Service};
 use crate::site::Site;
 use crate::usage::Tree;
 
-const LIGHTPANDA_FLAGS: [&str; 6] = ["--http-timeout", "600000", "--v8-max-heap-mb", "256", "--watchdog-ms", "30000"];
-const CHROMIUM_FLAGS: [&str; 10] = [
+/// The limits that the service gives its workers.
+const LIGHTPANDA_FLAGS: [&str; 8] = [
+    "--http-timeout",
+    "600000",
+    "--http-max-response-size",
+    "20971520",
+    "--v8-max-heap-mb",
+    "256",
+    "--watchdog-ms",
+    "30000",
+];
+const CHROMIUM_FLAGS: [&str; 13] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -26,6 +36,10 @@ const CHROMIUM_FLAGS: [&str; 10] = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    // Tabs in the background would otherwise be slowed down.
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
     "--remote-debugging-port=0",
     "about:blank",
 ];

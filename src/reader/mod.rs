@@ -34,8 +34,10 @@ pub fn read(capture: &PageCapture, request: &ReadRequest) -> Result<Reading, Rea
     check_selector(capture)?;
     let mut warnings = page_warnings(capture);
     let page = tree::parse(&capture.html, &capture.title, capture.lang.as_deref(), &mut warnings);
+    let text_on_page = tree::text_size(&page);
     let (document, mode_used) = chosen_content(capture, request, page, &mut warnings);
-    let coverage = coverage(capture, tree::holdings(&document));
+    let text = share(count(tree::text_size(&document)), count(text_on_page));
+    let coverage = coverage(capture, tree::holdings(&document), text);
     let links = if request.format == Format::Links { formats::links(&document) } else { Vec::new() };
     let content = match request.format {
         Format::Markdown => as_markdown(&document, &mut warnings),
@@ -97,9 +99,9 @@ fn as_markdown(document: &Document, warnings: &mut Vec<ReadWarning>) -> String {
     })
 }
 
-fn coverage(capture: &PageCapture, kept: tree::Holdings) -> Coverage {
-    let share = |kept: u32, on_page: u32| Share { kept: kept.min(on_page), on_page };
+fn coverage(capture: &PageCapture, kept: tree::Holdings, text: Share) -> Coverage {
     Coverage {
+        text,
         links: share(kept.links, capture.links),
         images: share(kept.images, capture.images),
         tables: share(kept.tables, capture.tables),
@@ -108,4 +110,12 @@ fn coverage(capture: &PageCapture, kept: tree::Holdings) -> Coverage {
         hidden_nodes: capture.hidden_nodes,
         dropped: capture.dropped,
     }
+}
+
+fn share(kept: u32, on_page: u32) -> Share {
+    Share { kept: kept.min(on_page), on_page }
+}
+
+fn count(characters: usize) -> u32 {
+    u32::try_from(characters).unwrap_or(u32::MAX)
 }
