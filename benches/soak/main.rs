@@ -187,7 +187,7 @@ async fn fetch(service: &Service, site: &Site, number: u64, run: &str) -> Result
         3 => ("/none", Expected::Status(404, format!("{nonce}-mark"))),
         _ => ("/file", Expected::Problem("unsupported_content_type")),
     };
-    let artifact = if number % 10 == 0 { "always" } else { "auto" };
+    let artifact = if number.is_multiple_of(10) { "always" } else { "auto" };
     let body = json!({ "url": site.url(&format!("{path}?n={nonce}")), "artifact": artifact });
     let answer = service.fetch(&body).await;
     let answer = answer.map_err(|error| format!("fetch {number} had no answer: {error}"))?;

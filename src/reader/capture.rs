@@ -2,14 +2,16 @@
 
 use serde::Deserialize;
 
-/// The result of `normalise.js`: the visible page as clean HTML, and what was counted on the way.
+/// The result of `normalise.js`: the visible page as HTML, and what was counted on the way.
 ///
-/// URLs in `html` are absolute; scripts, styles, hidden text and the values of secret fields are gone.
+/// Scripts, styles, hidden text and the values of secret fields are gone. URLs and attributes are the page's own.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PageCapture {
     /// Serialised children of the body, or the elements that the selector matched.
     pub html: String,
+    /// The serialised `<meta>`, canonical and alternate `<link>`, and JSON-LD `<script>` elements.
+    pub head: String,
     /// The document's own URL after redirects and history changes.
     pub url: String,
     /// The URL that relative links were resolved against.
@@ -25,45 +27,16 @@ pub struct PageCapture {
     pub selector_matched: Option<u32>,
     /// The name of the exception that the selector raised, for example `SyntaxError`.
     pub selector_error: Option<String>,
-    /// DOM nodes visited.
+    /// DOM nodes visited; a subtree that the engine wrote out by itself counts as one.
     pub nodes: u32,
     /// The node limit ended the walk before the end of the page.
     pub truncated: bool,
-    pub links: u32,
-    pub images: u32,
-    pub tables: u32,
-    /// `<pre>` elements.
-    pub code_blocks: u32,
     /// Frames whose content stands in `html`.
     pub frames_inlined: u32,
     /// Frames of other origins, and frames that the engine did not load.
     pub frames_unread: u32,
     /// Hidden elements with text that were left out, each counted once with all that it holds.
     pub hidden_nodes: u32,
-    /// Drawings, canvases, plug-ins, `noscript`s and large `data:` images that were left out.
+    /// Drawings, canvases, plug-ins and `noscript`s that were left out.
     pub dropped: u32,
-    pub structured_data: CapturedData,
-}
-
-/// Metadata as the page wrote it.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CapturedData {
-    /// The text of each JSON-LD script; not necessarily valid JSON.
-    pub json_ld: Vec<String>,
-    /// `og:`, `article:` and related properties with their values, in document order.
-    pub open_graph: Vec<(String, String)>,
-    /// `twitter:` names with their values, in document order.
-    pub twitter: Vec<(String, String)>,
-    pub description: Option<String>,
-    pub canonical: Option<String>,
-    pub alternates: Vec<Alternate>,
-}
-
-/// A `<link rel="alternate">`.
-#[derive(Debug, Clone, Deserialize, serde::Serialize)]
-pub struct Alternate {
-    pub href: String,
-    pub r#type: Option<String>,
-    pub hreflang: Option<String>,
 }

@@ -14,18 +14,26 @@ pub(super) const MAX_DEPTH: usize = 100;
 
 /// `html` with at most [`MAX_DEPTH`] open elements at any place, and the number of elements that lost their tags.
 ///
-/// Reads what `normalise.js` writes: every element but the void ones has an end tag, and text has no bare `<`. Links
-/// beyond the limit keep their tags, one at a time.
+/// Reads what an engine serialises: every element but the void ones has an end tag, and text has no bare `<`. Links
+/// beyond the limit keep their tags, one at a time. Comments are taken out, so that no parser looks for tags in them.
 pub(super) fn bounded(html: &str) -> (Cow<'_, str>, u32) {
     let mut bounder =
         Bounder { out: String::new(), copied: 0, open: Vec::new(), level: 0, in_deep_link: false, flattened: 0 };
     let mut position = 0;
     while let Some(start) = html.get(position..).and_then(|rest| rest.find('<')).map(|offset| position + offset) {
-        let end = tag_end(html, start);
-        bounder.tag(html, start, end);
+        let end = if let Some(end) = comment_end(html, start) {
+            bounder.leave_out(html, start, end);
+            end
+        } else if is_tag(html, start) {
+            let end = tag_end(html, start);
+            bounder.tag(html, start, end);
+            end
+        } else {
+            start + 1
+        };
         position = end;
     }
-    if bounder.flattened == 0 {
+    if bounder.copied == 0 {
         return (Cow::Borrowed(html), 0);
     }
     bounder.out.push_str(html.get(bounder.copied..).unwrap_or_default());
@@ -55,8 +63,8 @@ impl Bounder {
         let source = html.get(start..end).unwrap_or_default();
         let is_end = source.starts_with("</");
         let name = source.trim_start_matches(['<', '/']);
-        let name = name.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
-        if name.is_empty() || is_void(name) {
+        let name = name.split(|c: char| c.is_ascii_whitespace() || c == '/' || c == '>').next().unwrap_or_default();
+        if is_void(name) {
             return;
         }
         if !is_end {
@@ -100,22 +108,97 @@ impl Bounder {
     }
 }
 
-/// The end of the tag that starts at `start`: after the first `>` outside quotes.
+/// The end of the comment or declaration that starts at `start`, if one does.
+fn comment_end(html: &str, start: usize) -> Option<usize> {
+    let source = html.get(start..)?;
+    let mark = match source.as_bytes().get(1)? {
+        b'!' if source.starts_with("<!--") => "-->",
+        b'!' | b'?' => ">",
+        _ => return None,
+    };
+    Some(source.find(mark).map_or(html.len(), |end| start + end + mark.len()))
+}
+
+/// True where a name follows; elsewhere a parser takes the `<` for text.
+fn is_tag(html: &str, start: usize) -> bool {
+    let source = html.get(start + 1..).unwrap_or_default();
+    source.strip_prefix('/').unwrap_or(source).starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
+/// Where a tokenizer stands inside a tag.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InTag {
+    /// After white space or a slash, and after a quoted value.
+    BeforeName,
+    /// In the tag's name or an attribute's.
+    Name,
+    /// White space after an attribute's name: `=` may follow.
+    AfterName,
+    BeforeValue,
+    Quoted(u8),
+    Unquoted,
+}
+
+/// The end of the tag that starts at `start`: after the first `>` outside a quoted value, as the HTML standard's
+/// tokenizer finds it. A quote opens a value after `=` only; elsewhere it is part of a name.
 fn tag_end(html: &str, start: usize) -> usize {
-    let mut quote = None;
-    for (offset, byte) in html.bytes().enumerate().skip(start) {
-        match (byte, quote) {
-            (b'"' | b'\'', None) => quote = Some(byte),
-            (b'>', None) => return offset + 1,
-            (byte, Some(open)) if byte == open => quote = None,
-            _ => {}
-        }
+    let mut state = InTag::Name;
+    let mut is_tag_name = true;
+    for (offset, byte) in html.bytes().enumerate().skip(start + 1) {
+        let is_space = byte.is_ascii_whitespace();
+        state = match (state, byte) {
+            (InTag::Quoted(quote), _) => {
+                if byte == quote {
+                    InTag::BeforeName
+                } else {
+                    state
+                }
+            }
+            (_, b'>') => return offset + 1,
+            (InTag::BeforeName, _) if is_space => InTag::BeforeName,
+            (InTag::BeforeName | InTag::Name | InTag::AfterName, b'/') => InTag::BeforeName,
+            (InTag::BeforeName, _) => InTag::Name,
+            (InTag::Name | InTag::AfterName, b'=') if !is_tag_name => InTag::BeforeValue,
+            (InTag::Name, _) if is_space => {
+                if is_tag_name {
+                    InTag::BeforeName
+                } else {
+                    InTag::AfterName
+                }
+            }
+            (InTag::AfterName, _) if !is_space => InTag::Name,
+            (InTag::BeforeValue, b'"' | b'\'') => InTag::Quoted(byte),
+            (InTag::BeforeValue, _) if !is_space => InTag::Unquoted,
+            (InTag::Unquoted, _) if is_space => InTag::BeforeName,
+            _ => state,
+        };
+        is_tag_name &= state == InTag::Name;
     }
     html.len()
 }
 
 fn is_void(name: &str) -> bool {
-    matches!(name, "br" | "hr" | "img" | "input" | "wbr")
+    matches!(
+        name,
+        "area"
+            | "base"
+            | "basefont"
+            | "bgsound"
+            | "br"
+            | "col"
+            | "embed"
+            | "frame"
+            | "hr"
+            | "img"
+            | "input"
+            | "keygen"
+            | "link"
+            | "meta"
+            | "param"
+            | "source"
+            | "track"
+            | "wbr"
+    )
 }
 
 #[cfg(test)]
@@ -142,8 +225,34 @@ mod tests {
 
     #[test]
     fn broken_html_is_no_trouble() {
-        for html in ["<", "<p", "</p>", "<<<", "<p \"", "a<b>c</b></b></b>", "<é>"] {
+        for html in ["<", "<p", "<!--", "<!", "<?x", "<p =\"a\">", "</p>", "<<<", "<p \"", "a<b>c</b></b></b>", "<é>"]
+        {
             assert_eq!(bounded(html).1, 0, "{html}");
+        }
+    }
+
+    #[test]
+    fn comments_are_taken_out_whatever_they_hold() {
+        let (bounded, flattened) = bounded("a<!-- <div> \" -->b<?x y?>c<!doctype x>d");
+        assert_eq!((bounded.as_ref(), flattened), ("abcd", 0));
+    }
+
+    #[test]
+    fn a_tag_ends_where_a_parser_ends_it() {
+        for tag in [
+            "<p>",
+            "<p title=\"a > b\">",
+            "<p title = 'a > b'>",
+            "<p a\"b>",
+            "<p a\"b=\"\">",
+            "<p =\"x\"=\">\">",
+            "<a\"b>",
+            "<p a=b\">",
+            "<p a='x'b>",
+            "<p a=\"\"/>",
+            "<a=\">",
+        ] {
+            assert_eq!(tag_end(&format!("{tag}text\">"), 0), tag.len(), "{tag}");
         }
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use dom_query::{Document, NodeRef};
 use serde_json::{Value, json};
 
-use super::capture::{CapturedData, PageCapture};
+use super::capture::PageCapture;
+use super::clean::seen;
+use super::metadata::Metadata;
 use super::reading::{PageLink, ReadWarning};
 use super::tree::collapsed_text;
 
@@ -60,7 +62,8 @@ fn heading(node: &NodeRef<'_>) -> Option<(usize, String)> {
 
 /// The page's metadata as JSON text. A JSON-LD script that is no JSON is given as a string.
 pub(super) fn structured_data(capture: &PageCapture, warnings: &mut Vec<ReadWarning>) -> String {
-    let CapturedData { json_ld, open_graph, twitter, description, canonical, alternates } = &capture.structured_data;
+    let Metadata { json_ld, open_graph, twitter, description, canonical, alternates } =
+        &Metadata::of(&capture.head, &capture.base);
     let mut invalid = 0;
     let parsed: Vec<Value> = json_ld
         .iter()
@@ -78,7 +81,7 @@ pub(super) fn structured_data(capture: &PageCapture, warnings: &mut Vec<ReadWarn
         "json_ld": parsed,
         "open_graph": grouped(open_graph),
         "twitter": grouped(twitter),
-        "meta": { "title": capture.title, "description": description, "language": capture.lang },
+        "meta": { "title": seen(&capture.title), "description": description, "language": capture.lang },
         "links": { "canonical": canonical, "alternates": alternates },
     });
     format!("{data:#}")

@@ -1,16 +1,20 @@
 //! From a captured page to what the caller wants to read. Pure functions: no I/O, no clock.
 //!
-//! `browser/js/normalise.js` makes a [`PageCapture`] inside the page; [`read`] parses it, finds the main content and
+//! `browser/js/normalise.js` makes a [`PageCapture`] inside the page; [`read`] parses and cleans it, finds the main content and
 //! writes it in the wanted form. Nothing is lost silently: [`Coverage`] compares what is kept with what the page shows,
 //! [`ModeUsed`] tells what the content was taken from, and [`ReadWarning`]s tell the rest.
 
 mod article;
 mod capture;
 pub mod charset;
+mod clean;
 mod contain;
 mod depth;
 mod formats;
+mod formula;
+mod image;
 mod markdown;
+mod metadata;
 mod reading;
 pub mod text_types;
 mod tree;
@@ -19,7 +23,7 @@ pub mod window;
 #[cfg(test)]
 mod tests;
 
-pub use capture::{Alternate, CapturedData, PageCapture};
+pub use capture::PageCapture;
 pub use reading::{
     ContentMode, Coverage, Format, FrameCoverage, ModeUsed, PageLink, ReadRequest, ReadWarning, ReaderError, Reading,
     Share,
@@ -34,10 +38,11 @@ pub fn read(capture: &PageCapture, request: &ReadRequest) -> Result<Reading, Rea
     check_selector(capture)?;
     let mut warnings = page_warnings(capture);
     let page = tree::parse(&capture.html, &capture.title, capture.lang.as_deref(), &mut warnings);
-    let text_on_page = tree::text_size(&page);
+    let removed = clean::clean(&page, &capture.base);
+    let (on_page, text_on_page) = (tree::holdings(&page), count(tree::text_size(&page)));
     let (document, mode_used) = chosen_content(capture, request, page, &mut warnings);
-    let text = share(count(tree::text_size(&document)), count(text_on_page));
-    let coverage = coverage(capture, tree::holdings(&document), text);
+    let text = share(count(tree::text_size(&document)), text_on_page);
+    let coverage = coverage(capture, removed, on_page, tree::holdings(&document), text);
     let links = if request.format == Format::Links { formats::links(&document) } else { Vec::new() };
     let content = match request.format {
         Format::Markdown => as_markdown(&document, &mut warnings),
@@ -50,7 +55,7 @@ pub fn read(capture: &PageCapture, request: &ReadRequest) -> Result<Reading, Rea
     Ok(Reading {
         content,
         links,
-        title: capture.title.clone(),
+        title: clean::seen(&capture.title).into_owned(),
         lang: capture.lang.clone(),
         mode_used,
         coverage,
@@ -99,16 +104,22 @@ fn as_markdown(document: &Document, warnings: &mut Vec<ReadWarning>) -> String {
     })
 }
 
-fn coverage(capture: &PageCapture, kept: tree::Holdings, text: Share) -> Coverage {
+fn coverage(
+    capture: &PageCapture,
+    removed: clean::Removed,
+    on_page: tree::Holdings,
+    kept: tree::Holdings,
+    text: Share,
+) -> Coverage {
     Coverage {
         text,
-        links: share(kept.links, capture.links),
-        images: share(kept.images, capture.images),
-        tables: share(kept.tables, capture.tables),
-        code_blocks: share(kept.code_blocks, capture.code_blocks),
+        links: share(kept.links, on_page.links),
+        images: share(kept.images, on_page.images),
+        tables: share(kept.tables, on_page.tables),
+        code_blocks: share(kept.code_blocks, on_page.code_blocks),
         frames: FrameCoverage { inlined: capture.frames_inlined, unread: capture.frames_unread },
-        hidden_nodes: capture.hidden_nodes,
-        dropped: capture.dropped,
+        hidden_nodes: capture.hidden_nodes.saturating_add(removed.hidden),
+        dropped: capture.dropped.saturating_add(removed.dropped),
     }
 }
 

@@ -28,7 +28,7 @@ fn article_with_furniture() -> String {
 #[test]
 fn main_content_leaves_the_furniture_out_and_says_so() {
     let mut page = capture(&article_with_furniture());
-    (page.links, page.tables, page.hidden_nodes) = (4, 1, 3);
+    page.hidden_nodes = 3;
     let reading = read(&page, &ReadRequest::default()).unwrap();
     assert_eq!(reading.mode_used, ModeUsed::Article);
     assert!(
@@ -130,17 +130,18 @@ fn text_keeps_blocks_apart() {
 #[test]
 fn structured_data_is_json_even_where_the_page_s_is_not() {
     let mut page = capture("<p>x</p>");
-    page.structured_data = CapturedData {
-        json_ld: vec!["{\"@type\": \"Article\"}".to_owned(), "{broken".to_owned()],
-        open_graph: vec![("og:image".to_owned(), "a".to_owned()), ("og:image".to_owned(), "b".to_owned())],
-        canonical: Some("https://a.example/".to_owned()),
-        ..CapturedData::default()
-    };
+    page.base = "https://a.example/x/".to_owned();
+    page.head = "<script type=\"application/ld+json\">{\"@type\": \"Article\"}</script>\
+                 <script type=\"application/ld+json\">{broken</script>\
+                 <meta property=\"og:image\" content=\"a\"><meta property=\"og:image\" content=\"b\">\
+                 <link rel=\"Canonical\" href=\"/\"><link rel=\"alternate\" href=\"feed\" type=\"text/xml\">"
+        .to_owned();
     let reading = read(&page, &ReadRequest { format: Format::StructuredData, content: ContentMode::Main }).unwrap();
     let data: serde_json::Value = serde_json::from_str(&reading.content).unwrap();
     assert_eq!(data["json_ld"], serde_json::json!([{ "@type": "Article" }, "{broken"]));
     assert_eq!(data["open_graph"]["og:image"], serde_json::json!(["a", "b"]));
     assert_eq!(data["links"]["canonical"], "https://a.example/");
+    assert_eq!(data["links"]["alternates"][0]["href"], "https://a.example/x/feed");
     assert_eq!(data["meta"]["title"], "Title");
     assert_eq!(reading.warnings, [ReadWarning::InvalidJsonLd { scripts: 1 }]);
 }
@@ -173,12 +174,9 @@ fn a_panic_inside_a_library_is_contained() {
 
 #[test]
 fn a_capture_is_what_the_page_script_returns() {
-    let json = r#"{"html":"<p>x</p>","url":"https://a.example/","base":"https://a.example/","title":"T","lang":null,
+    let json = r#"{"html":"<p>x</p>","head":"","url":"https://a.example/","base":"https://a.example/","title":"T","lang":null,
         "contentType":"text/html","characterSet":"UTF-8","selectorMatched":null,"selectorError":null,"nodes":3,
-        "truncated":false,"links":1,"images":0,"tables":0,"codeBlocks":0,"framesInlined":0,"framesUnread":1,"hiddenNodes":0,
-        "dropped":0,"structuredData":{"jsonLd":[],"openGraph":[["og:title","T"]],"twitter":[],"description":null,
-        "canonical":null,"alternates":[{"href":"https://a.example/feed","type":null,"hreflang":null}]}}"#;
+        "truncated":false,"framesInlined":0,"framesUnread":1,"hiddenNodes":0,"dropped":0}"#;
     let capture: PageCapture = serde_json::from_str(json).unwrap();
-    assert_eq!((capture.links, capture.frames_unread), (1, 1));
-    assert_eq!(capture.structured_data.open_graph, [("og:title".to_owned(), "T".to_owned())]);
+    assert_eq!((capture.html.as_str(), capture.frames_unread), ("<p>x</p>", 1));
 }

@@ -2,19 +2,21 @@
 
 use dom_query::{Document, NodeRef};
 
+use super::clean::seen;
 use super::depth::bounded;
 use super::reading::ReadWarning;
 
-/// Parses captured HTML, its nesting bounded.
+/// Parses captured HTML, its nesting bounded and without characters that nobody sees.
 pub(super) fn parse(html: &str, title: &str, lang: Option<&str>, warnings: &mut Vec<ReadWarning>) -> Document {
-    let (html, elements) = bounded(html);
+    let html = seen(html);
+    let (html, elements) = bounded(&html);
     if elements > 0 {
         warnings.push(ReadWarning::DeepNestingFlattened { elements });
     }
     Document::from(format!(
         "<!DOCTYPE html><html lang=\"{}\"><head><title>{}</title></head><body>{html}</body></html>",
         escape_html(lang.unwrap_or_default()),
-        escape_html(title),
+        escape_html(&seen(title)),
     ))
 }
 

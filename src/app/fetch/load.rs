@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::gatekeeper::{Encoding, FetchGatekeeper, has_no_content, is_attachment, media_type};
@@ -22,6 +22,8 @@ use crate::reader::text_types::{self, Kind};
 
 /// The normalising pass over the page.
 const NORMALISE: &str = include_str!("../../browser/js/normalise.js");
+/// Asks whether a script of the page has made a shadow root.
+const SHADOWS: &str = include_str!("../../browser/js/shadows.js");
 /// The pass visits no more nodes than this.
 const MAX_NODES: u64 = 1_000_000;
 
@@ -134,7 +136,11 @@ impl Loader {
                 wait = Some(wait_for_page(page, plan, deadline).await?);
             }
             let wait_ms = clock.ms() - navigate_ms;
-            let captured = if is_document(page) { Some(self.capture(page, plan, deadline).await?) } else { None };
+            let captured = if is_document(page) {
+                Some(capture(page, plan, gatekeeper.declares_shadow(), deadline).await?)
+            } else {
+                None
+            };
             let view = page.view().borrow().clone();
             if let Some(stopped) = view.stopped {
                 return Err(stopped.into());
@@ -169,18 +175,6 @@ impl Loader {
                 timings,
             });
         }
-    }
-
-    async fn capture(
-        &self,
-        page: &mut dyn Page,
-        plan: &LoadPlan,
-        deadline: Deadline,
-    ) -> Result<Box<PageCapture>, LoadError> {
-        let options = json!({ "selector": plan.selector, "maxNodes": MAX_NODES });
-        let capture = page.call(World::Isolated, NORMALISE, &[options], deadline).await?;
-        let capture = serde_json::from_value(capture).map_err(|error| LoadError::Capture(error.to_string()))?;
-        Ok(Box::new(capture))
     }
 
     /// Why a response was refused by its head.
@@ -227,6 +221,25 @@ impl Loader {
             Diagnosis::Reachable => error.into(),
         }
     }
+}
+
+/// Reads the page: in our own world, where the page's scripts have changed nothing.
+async fn capture(
+    page: &mut dyn Page,
+    plan: &LoadPlan,
+    declares_shadow: bool,
+    deadline: Deadline,
+) -> Result<Box<PageCapture>, LoadError> {
+    // A page that broke what the question needs may hold anything.
+    let made_shadow = match page.call(World::Main, SHADOWS, &[], deadline).await {
+        Err(BrowserError::Script { .. }) => true,
+        answer => answer? != Value::Bool(false),
+    };
+    let may_have_shadow = declares_shadow || made_shadow;
+    let options = json!({ "selector": plan.selector, "maxNodes": MAX_NODES, "mayHaveShadow": may_have_shadow });
+    let capture = page.call(World::Isolated, NORMALISE, &[options], deadline).await?;
+    let capture = serde_json::from_value(capture).map_err(|error| LoadError::Capture(error.to_string()))?;
+    Ok(Box::new(capture))
 }
 
 fn is_document(page: &dyn Page) -> bool {

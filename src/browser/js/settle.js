@@ -1,5 +1,6 @@
-// Runs in the page's own world before any script of the page. Leaves one function behind, under a symbol that the
-// page can find only by looking for it: `idle(capMs)` resolves when no timer of the page is due within a second.
+// Runs in the page's own world before any script of the page. Leaves two functions behind, under symbols that the page
+// can find only by looking for them: `idle(capMs)` resolves when no timer of the page is due within a second, and
+// `shadows()` tells whether a script has made a shadow root.
 //
 // The network is watched by the protocol. Only what it cannot tell yet is known here: a request that a script has
 // called for and that the engine has not sent, or an answer that the script has not been given.
@@ -118,5 +119,13 @@
       look();
     });
 
+  let shadows = false;
+  const { attachShadow } = Element.prototype;
+  replace(Element.prototype, "attachShadow", function (...args) {
+    shadows = true;
+    return attachShadow.apply(this, args);
+  });
+
   Object.defineProperty(globalThis, Symbol.for("pandarium.idle"), { value: idle });
+  Object.defineProperty(globalThis, Symbol.for("pandarium.shadows"), { value: () => shadows });
 })();
