@@ -9,6 +9,7 @@ const MAX_LINES: usize = 600;
 const FORBIDDEN: &[(&str, &[&str])] = &[
     ("domain", &["tokio", "async fn", "std::fs", "sqlx", "axum", "crate::api", "crate::app", "crate::browser"]),
     ("domain", &["crate::egress", "crate::reader", "crate::store", "crate::install", "crate::cli", "crate::serve"]),
+    ("domain", &["crate::config", "crate::telemetry"]),
     ("browser", &["sqlx", "axum", "crate::api", "crate::app", "crate::egress", "crate::reader", "crate::store"]),
     ("egress", &["sqlx", "axum", "crate::api", "crate::app", "crate::browser", "crate::reader", "crate::store"]),
     (
@@ -20,6 +21,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("app", &["sqlx", "axum", "chromiumoxide", "tungstenite", "crate::api", "crate::cli", "crate::serve"]),
     ("api", &["sqlx", "chromiumoxide", "tungstenite", "crate::store", "crate::cli", "crate::serve"]),
     ("api", &["crate::browser::cdp", "crate::browser::pool", "crate::browser::worker", "crate::browser::lightpanda"]),
+    ("api", &["crate::browser::gate"]),
     ("cli", &["sqlx", "chromiumoxide", "tungstenite", "crate::browser"]),
 ];
 
@@ -44,11 +46,36 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The code of a file: without comments, and without its tests, which may reach for anything.
+/// The code of a file: without comments, and without its tests, which may reach for anything. What it imports in groups
+/// stands at its end once more, path by path.
 fn code(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let imported = imports(&code).join("\n");
+    format!("{code}\n{imported}")
+}
+
+/// Every path that a `use` names: `use a::{b, c::{d, e}};` gives `a::b`, `a::c::d` and `a::c::e`.
+fn imports(code: &str) -> Vec<String> {
+    let uses = code.split(';').filter_map(|item| item.rsplit_once("use ")).map(|(_, tree)| tree);
+    uses.flat_map(|tree| paths(&tree.split_whitespace().collect::<String>())).collect()
+}
+
+fn paths(tree: &str) -> Vec<String> {
+    let Some((head, group)) = tree.split_once('{') else { return vec![tree.to_owned()] };
+    let group = group.strip_suffix('}').unwrap_or(group);
+    branches(group).into_iter().flat_map(paths).map(|path| format!("{head}{path}")).collect()
+}
+
+/// Splits at the commas that stand in no group.
+fn branches(group: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let parts = group.split(move |c| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    });
+    parts.filter(|part| !part.is_empty()).collect()
 }
 
 fn is_test(path: &Path) -> bool {
@@ -129,4 +156,11 @@ fn a_lint_is_expected_with_a_reason_and_never_allowed() {
 fn a_layer_that_is_not_named_is_not_guessed() {
     assert!(names("use sqlx::Row;", "sqlx") && names("tokio::spawn(x)", "tokio"));
     assert!(!names("tokio_util::sync", "tokio") && !names("let mysqlx = 1;", "sqlx"));
+}
+
+#[test]
+fn a_layer_that_is_imported_in_a_group_is_seen() {
+    let code = "use std::fmt;\npub use crate::{\n    app::{artifacts, fetch::load},\n    store,\n};\nfn f() {}";
+    let expected = ["std::fmt", "crate::app::artifacts", "crate::app::fetch::load", "crate::store"];
+    assert_eq!(imports(code), expected);
 }

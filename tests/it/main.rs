@@ -6,6 +6,7 @@ mod architecture;
 mod artifacts;
 mod bugs;
 mod cli;
+mod demo;
 mod endurance;
 mod fetch;
 mod golden;
