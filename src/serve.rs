@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -105,6 +106,7 @@ pub struct Running {
 
 /// Starts the service: returns once it listens.
 pub async fn start(config: Config) -> Result<Running, ServeError> {
+    raise_file_limit();
     let data_dir = DataDir::open(&config.data_dir)?;
     let run_dir_bytes = data_dir.run().as_os_str().len();
     if run_dir_bytes > MAX_RUN_DIR_BYTES {
@@ -228,6 +230,15 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.shutdown.cancel();
         self.end.cancel();
+    }
+}
+
+/// The API and the proxy together may hold more sockets than the 1,024 files that a process gets by default.
+fn raise_file_limit() {
+    let raised =
+        getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files could not be raised");
     }
 }
 

@@ -80,7 +80,9 @@ impl CliError {
             Self::OutputClosed => ExitCode::Ok,
             Self::Config(_) => ExitCode::Usage,
             Self::Install(InstallError::Cancelled) => return Interrupt::Interrupted.exit_code(),
-            Self::Install(_) | Self::Demo(DemoError::NotReady { .. }) => ExitCode::EngineOrPool,
+            Self::Install(_) | Self::Demo(DemoError::NoEngine(_) | DemoError::NotReady { .. }) => {
+                ExitCode::EngineOrPool
+            }
             Self::Client(ClientError::TimedOut { .. }) => ExitCode::Deadline,
             Self::Client(ClientError::Problem(problem)) => return exit_code_of(problem),
             Self::Interrupted(interrupt) => return interrupt.exit_code(),

@@ -180,7 +180,7 @@ async fn from_own_service(config: &Config, log: &LogConfig, body: &Value, limit:
     own.pool.workers = 1;
     // A second try finds logging set up by the first.
     drop(telemetry::init_logging(&log.filter, log.format));
-    engine::ensure(&own).await;
+    engine::ensure(&own).await?;
     let service = unless_interrupted(async { Ok(serve::start(own).await?) }).await?;
     let answer = unless_interrupted(async {
         let tokens = Tokens::load(&config.data_dir, &config.token, &config.approver_token)?;

@@ -6,7 +6,7 @@ use crate::{serve, telemetry};
 
 pub async fn run(config: Config) -> Result<(), CliError> {
     telemetry::init_logging(&config.log.filter, config.log.format)?;
-    engine::ensure(&config).await;
+    engine::ensure(&config).await?;
     let stop = serve::stop_signal()?;
     let service = serve::start(config).await?;
     // A service whose starter has closed the pipe serves all the same.

@@ -62,8 +62,10 @@ impl Build {
 pub async fn install(installer: &Installer) -> Result<Installed, InstallError> {
     let progress = progress_on_stderr();
     tokio::select! {
-        outcome = installer.install(progress.as_ref()) => outcome,
+        // In this order, so that signals are watched before the install begins.
+        biased;
         () = interrupted() => Err(InstallError::Cancelled),
+        outcome = installer.install(progress.as_ref()) => outcome,
     }
 }
 

@@ -60,7 +60,7 @@ fn example(header: &str, url: &str) -> String {
 }
 
 /// A path as one word of a shell.
-fn quoted(path: &str) -> String {
+pub fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+".contains(c);
     if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }

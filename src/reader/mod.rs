@@ -39,9 +39,10 @@ pub fn read(capture: &PageCapture, request: &ReadRequest) -> Result<Reading, Rea
     let mut warnings = page_warnings(capture);
     let page = tree::parse(&capture.html, &capture.title, capture.lang.as_deref(), &mut warnings);
     let removed = clean::clean(&page, &capture.base);
-    let on_page = tree::holdings(&page);
+    let (on_page, text_on_page) = (tree::holdings(&page), count(tree::text_size(&page)));
     let (document, mode_used) = chosen_content(capture, request, page, &mut warnings);
-    let coverage = coverage(capture, removed, on_page, tree::holdings(&document));
+    let text = share(count(tree::text_size(&document)), text_on_page);
+    let coverage = coverage(capture, removed, on_page, tree::holdings(&document), text);
     let links = if request.format == Format::Links { formats::links(&document) } else { Vec::new() };
     let content = match request.format {
         Format::Markdown => as_markdown(&document, &mut warnings),
@@ -103,9 +104,15 @@ fn as_markdown(document: &Document, warnings: &mut Vec<ReadWarning>) -> String {
     })
 }
 
-fn coverage(capture: &PageCapture, removed: clean::Removed, on_page: tree::Holdings, kept: tree::Holdings) -> Coverage {
-    let share = |kept: u32, on_page: u32| Share { kept: kept.min(on_page), on_page };
+fn coverage(
+    capture: &PageCapture,
+    removed: clean::Removed,
+    on_page: tree::Holdings,
+    kept: tree::Holdings,
+    text: Share,
+) -> Coverage {
     Coverage {
+        text,
         links: share(kept.links, on_page.links),
         images: share(kept.images, on_page.images),
         tables: share(kept.tables, on_page.tables),
@@ -114,4 +121,12 @@ fn coverage(capture: &PageCapture, removed: clean::Removed, on_page: tree::Holdi
         hidden_nodes: capture.hidden_nodes.saturating_add(removed.hidden),
         dropped: capture.dropped.saturating_add(removed.dropped),
     }
+}
+
+fn share(kept: u32, on_page: u32) -> Share {
+    Share { kept: kept.min(on_page), on_page }
+}
+
+fn count(characters: usize) -> u32 {
+    u32::try_from(characters).unwrap_or(u32::MAX)
 }

@@ -73,6 +73,8 @@ pub struct FrameCoverage {
 /// What the content lost on the way from the page, so that nothing is lost silently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Coverage {
+    /// Characters of text, white space not counted.
+    pub text: Share,
     pub links: Share,
     pub images: Share,
     pub tables: Share,

@@ -178,6 +178,11 @@ fn warnings(outlet: &Outlet) -> Vec<String> {
     if nix::unistd::Uid::effective().is_root() {
         warnings.push("The service runs as root; run it as a user of its own.".to_owned());
     }
+    if outlet.is_proxied() {
+        let why = "WebSockets of pages do not work: Lightpanda 1.0.2 cannot open them through the proxy that an exemption \
+                   needs.";
+        warnings.push(why.to_owned());
+    }
     let policy = outlet.policy();
     for exempt in policy.exempt() {
         warnings.push(format!("Pages may reach {exempt}, which the configuration exempts from the address rule."));

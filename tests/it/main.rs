@@ -2,9 +2,11 @@
 #![cfg(test)]
 
 mod api;
+mod architecture;
 mod artifacts;
 mod bugs;
 mod cli;
+mod demo;
 mod endurance;
 mod fetch;
 mod golden;

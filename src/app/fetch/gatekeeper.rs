@@ -1,5 +1,6 @@
 //! What a fetched page may request, and which responses it gets to see.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::browser::{BodyVerdict, Gatekeeper, HeadVerdict, ResponseHead};
@@ -13,7 +14,12 @@ use crate::reader::text_types::{self, Kind};
 pub struct FetchGatekeeper {
     outlet: Arc<Outlet>,
     encoding: Mutex<Option<Encoding>>,
+    /// Some document of the page declares a shadow root in its HTML.
+    declares_shadow: AtomicBool,
 }
+
+/// How HTML declares a shadow root.
+const SHADOW_ROOT: &[u8] = b"shadowrootmode";
 
 /// The encoding that a document was read in, and what said so.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -31,7 +37,20 @@ impl Encoding {
 
 impl FetchGatekeeper {
     pub fn new(outlet: Arc<Outlet>) -> Self {
-        Self { outlet, encoding: Mutex::new(None) }
+        Self { outlet, encoding: Mutex::new(None), declares_shadow: AtomicBool::new(false) }
+    }
+
+    /// Whether a document of the page declares a shadow root in its HTML, however it is encoded.
+    pub fn declares_shadow(&self) -> bool {
+        self.declares_shadow.load(Ordering::Relaxed)
+    }
+
+    fn look_for_shadow_roots(&self, html: &[u8]) {
+        let starts = memchr::memchr2_iter(b's', b'S', html);
+        let mut words = starts.filter_map(|at| html.get(at..at + SHADOW_ROOT.len()));
+        if words.any(|word| word.eq_ignore_ascii_case(SHADOW_ROOT)) {
+            self.declares_shadow.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The encoding of the last document that the top frame got.
@@ -58,6 +77,7 @@ impl Gatekeeper for FetchGatekeeper {
         if body.is_empty() || !matches!(content_kind(head, Some(body)), Some(Kind::Html | Kind::Xhtml)) {
             return BodyVerdict::Keep;
         }
+        self.look_for_shadow_roots(body);
         let content_type = head.header("content-type");
         let (name, source) = charset::encoding_only(content_type, body);
         if head.is_top {
@@ -67,7 +87,9 @@ impl Gatekeeper for FetchGatekeeper {
         if name == "UTF-8" && source != charset::Source::Bom {
             return BodyVerdict::Show;
         }
-        BodyVerdict::ShowAs(charset::decide(content_type, body).text)
+        let text = charset::decide(content_type, body).text;
+        self.look_for_shadow_roots(text.as_bytes());
+        BodyVerdict::ShowAs(text)
     }
 }
 

@@ -1,9 +1,9 @@
 //! One page load: open, navigate, wait, capture, close.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::gatekeeper::{Encoding, FetchGatekeeper, has_no_content, is_attachment, media_type};
@@ -22,6 +22,13 @@ use crate::reader::text_types::{self, Kind};
 
 /// The normalising pass over the page.
 const NORMALISE: &str = include_str!("../../browser/js/normalise.js");
+/// The same pass in the page's own world, for pages that left alone all that it uses.
+static IN_PAGE: LazyLock<String> = LazyLock::new(|| {
+    let in_page = include_str!("../../browser/js/in_page.js");
+    let code = in_page.split_once("(options)").map_or(in_page, |(_comment, code)| code);
+    let uses = format!("({})", include_str!("../../browser/js/uses.js"));
+    format!("(options){}", code.replace("USES", &uses).replace("NORMALISE", NORMALISE))
+});
 /// The pass visits no more nodes than this.
 const MAX_NODES: u64 = 1_000_000;
 
@@ -134,7 +141,11 @@ impl Loader {
                 wait = Some(wait_for_page(page, plan, deadline).await?);
             }
             let wait_ms = clock.ms() - navigate_ms;
-            let captured = if is_document(page) { Some(self.capture(page, plan, deadline).await?) } else { None };
+            let captured = if is_document(page) {
+                Some(capture(page, plan, gatekeeper.declares_shadow(), deadline).await?)
+            } else {
+                None
+            };
             let view = page.view().borrow().clone();
             if let Some(stopped) = view.stopped {
                 return Err(stopped.into());
@@ -169,18 +180,6 @@ impl Loader {
                 timings,
             });
         }
-    }
-
-    async fn capture(
-        &self,
-        page: &mut dyn Page,
-        plan: &LoadPlan,
-        deadline: Deadline,
-    ) -> Result<Box<PageCapture>, LoadError> {
-        let options = json!({ "selector": plan.selector, "maxNodes": MAX_NODES });
-        let capture = page.call(World::Isolated, NORMALISE, &[options], deadline).await?;
-        let capture = serde_json::from_value(capture).map_err(|error| LoadError::Capture(error.to_string()))?;
-        Ok(Box::new(capture))
     }
 
     /// Why a response was refused by its head.
@@ -227,6 +226,27 @@ impl Loader {
             Diagnosis::Reachable => error.into(),
         }
     }
+}
+
+/// Reads the page: in its own world where that is as good as ours, which has to be made first.
+async fn capture(
+    page: &mut dyn Page,
+    plan: &LoadPlan,
+    declares_shadow: bool,
+    deadline: Deadline,
+) -> Result<Box<PageCapture>, LoadError> {
+    let options = |may_have_shadow: bool| json!({ "selector": plan.selector, "maxNodes": MAX_NODES, "mayHaveShadow": may_have_shadow });
+    let in_page = match page.call(World::Main, &IN_PAGE, &[options(declares_shadow)], deadline).await {
+        // A page that broke what the question needs.
+        Err(BrowserError::Script { .. }) => Value::Null,
+        answer => answer?,
+    };
+    let capture = match in_page {
+        Value::Null => page.call(World::Isolated, NORMALISE, &[options(true)], deadline).await?,
+        capture => capture,
+    };
+    let capture = serde_json::from_value(capture).map_err(|error| LoadError::Capture(error.to_string()))?;
+    Ok(Box::new(capture))
 }
 
 fn is_document(page: &dyn Page) -> bool {

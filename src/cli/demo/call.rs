@@ -6,6 +6,7 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use serde_json::Value;
 
+use crate::cli::token::quoted;
 use crate::serve::Running;
 use crate::store::data_dir::tokens::auth_header_path;
 
@@ -61,6 +62,12 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// The id of the artifact that a fetch kept.
+    pub fn artifact(&self) -> Option<String> {
+        let answer: Value = serde_json::from_str(&self.body).ok()?;
+        answer["artifact"]["id"].as_str().map(str::to_owned)
+    }
+
     /// The status and the beginning of the body; JSON is cut as it is, so that the cut shows.
     pub fn shown(&self, limit: usize) -> String {
         let total = self.body.chars().count();
@@ -92,7 +99,8 @@ impl Caller {
         let accept = call.accept.map(|accept| format!(" -H 'Accept: {accept}'")).unwrap_or_default();
         let body = call.body.as_ref();
         let body = body.map(|body| format!(" -H 'Content-Type: application/json' -d '{body}'")).unwrap_or_default();
-        format!("curl -H @{}{accept}{body} '{}{}'", self.auth_header.display(), self.url, call.path)
+        let header = quoted(&self.auth_header.display().to_string());
+        format!("curl -H @{header}{accept}{body} '{}{}'", self.url, call.path)
     }
 
     pub async fn send(&self, call: &Call) -> Result<Answer, reqwest::Error> {

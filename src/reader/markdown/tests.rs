@@ -30,9 +30,15 @@ fn collapsed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Delimited TeX is kept as it is, on purpose, and a Markdown parser takes its backslashes for escapes.
+fn may_hold_tex(text: &str) -> bool {
+    text.contains("\\(") || text.contains("\\[")
+}
+
 proptest! {
     #[test]
     fn text_reads_the_same_after_markdown(text in r"[ab1 .)(\[\]{}*_`~#+=|&;:!<>/\\-]{0,40}") {
+        prop_assume!(!may_hold_tex(&text));
         let markdown = convert(&format!("<p>{}</p>", escape_html(&text)));
         prop_assert_eq!(collapsed(&shown(&markdown)), collapsed(&text), "{}", markdown);
     }
@@ -49,6 +55,7 @@ proptest! {
 
     #[test]
     fn a_cell_reads_the_same_after_markdown(text in r"[ab1 .)(\[\]*_`~#+|&;!<>/\\-]{1,30}") {
+        prop_assume!(!may_hold_tex(&text));
         let html = format!("<table><tr><th>h</th><th>{0}</th></tr><tr><td><code>{0}</code></td><td>z</td></tr></table>", escape_html(&text));
         let markdown = convert(&html);
         let mut cells = Vec::new();
