@@ -64,8 +64,10 @@
   replace(globalThis, "clearInterval", forget(clearInterval));
 
   let requests = 0;
+  let wake = null; // Set while somebody waits for the last of them: looking again and again would cost the page.
   const ended = () => {
     requests -= 1;
+    if (requests === 0 && wake) wake();
   };
   const { fetch } = globalThis;
   replace(globalThis, "fetch", function (...args) {
@@ -109,12 +111,23 @@
     new Promise((resolve) => {
       const end = now() + capMs;
       let calm = 0;
+      let timer = null;
+      const lookAfter = (wait) => {
+        timer = setTimeout(look, wait);
+      };
       const look = () => {
-        const next = requests > 0 ? 1 : nextTimer();
+        wake = null;
+        const next = requests > 0 ? HORIZON_MS : nextTimer();
         calm = next === null ? calm + 1 : 0;
         const left = end - now();
         if (calm >= CALM_TICKS || left <= 0) return resolve({ idle: calm >= CALM_TICKS, timers: pending.size });
-        setTimeout(look, Math.min(Math.max(1, next ?? 1), left));
+        if (requests > 0) {
+          wake = () => {
+            clearTimeout(timer);
+            lookAfter(1);
+          };
+        }
+        lookAfter(Math.min(Math.max(1, next ?? 1), left));
       };
       look();
     });
