@@ -156,3 +156,18 @@ async fn the_text_of_a_page_is_in_no_log_line() {
     assert_eq!(told, None);
     service.finish().await;
 }
+
+#[tokio::test]
+async fn a_page_that_breaks_the_built_ins_is_read_all_the_same() {
+    let breaks = "Element.prototype.getAttribute = () => 'forged'; Array.prototype.push = null; Set.prototype.add = null; \
+                  String.prototype.replaceAll = () => ''; Object.prototype.toJSON = () => 'forged';";
+    let page = format!(
+        "<!doctype html><title>broken</title><h1>Kept</h1><p>Text with a <a href='/a'>link</a>.</p><script>{breaks}</script>"
+    );
+    let site = Pages::new().page("/", page).serve();
+    let service = Service::for_sites(&[&site]).await;
+    let answer = service.fetch(json!({ "url": site.url("/"), "content": "full" })).await.ok();
+    let wanted = format!("# Kept\n\nText with a [link]({}).", site.url("/a"));
+    assert_eq!((&answer["content"], &answer["title"]), (&json!(wanted), &json!("broken")));
+    service.finish().await;
+}
