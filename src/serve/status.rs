@@ -46,7 +46,7 @@ impl Status {
             bin: data_dir.bin(),
             pool,
             artifacts,
-            limits: limits(config),
+            limits: config.limits.clone(),
             warnings: warnings(outlet),
             updates: Updates::default(),
             digest: Mutex::new(None),
@@ -147,30 +147,6 @@ fn origin(origin: Origin) -> &'static str {
         Origin::Managed => "managed",
         Origin::Path => "path",
     }
-}
-
-/// Every limit in force, under the name of its key in the configuration.
-fn limits(config: &Config) -> BTreeMap<String, u64> {
-    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let (pool, fetch, artifacts) = (&config.pool, &config.fetch, &config.artifacts);
-    let limits = [
-        ("artifact_max_age_s", artifacts.max_age.as_secs()),
-        ("artifact_max_total_bytes", artifacts.max_total_bytes),
-        ("connections_per_worker", number(pool.connections_per_worker)),
-        ("fetch_timeout_s", fetch.timeout.as_secs()),
-        ("fetch_workers", number(pool.workers)),
-        ("max_chars", number(fetch.max_chars)),
-        ("max_response_bytes", pool.max_response_bytes),
-        ("max_timeout_s", fetch.max_timeout.as_secs()),
-        ("page_heap_mb", pool.page_heap_mb),
-        ("queue_limit", number(pool.queue_limit)),
-        ("settle_ms", u64::try_from(fetch.settle.as_millis()).unwrap_or(u64::MAX)),
-        ("worker_hard_resident_bytes", pool.worker_hard_resident_bytes),
-        ("worker_max_age_s", pool.worker_max_age.as_secs()),
-        ("worker_max_pages", pool.worker_max_pages),
-        ("worker_max_resident_bytes", pool.worker_max_resident_bytes),
-    ];
-    limits.into_iter().map(|(name, limit)| (name.to_owned(), limit)).collect()
 }
 
 fn warnings(outlet: &Outlet) -> Vec<String> {
