@@ -10,51 +10,67 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[error("not an id of this service")]
 pub struct NotAnId;
 
-/// Names one artifact: 128 random bits as 32 lower-case hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ArtifactId(u128);
+macro_rules! ids {
+    ($($(#[$meta:meta])* $name:ident;)*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(u128);
 
-impl ArtifactId {
-    pub fn random() -> Self {
-        Self(rand::random())
-    }
-}
-
-impl fmt::Display for ArtifactId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
-
-impl fmt::Debug for ArtifactId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl FromStr for ArtifactId {
-    type Err = NotAnId;
-
-    fn from_str(text: &str) -> Result<Self, NotAnId> {
-        let ours = text.len() == 32 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        if !ours {
-            return Err(NotAnId);
+        impl $name {
+            pub fn random() -> Self {
+                Self(rand::random())
+            }
         }
-        u128::from_str_radix(text, 16).map(Self).map_err(|_| NotAnId)
-    }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:032x}", self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NotAnId;
+
+            fn from_str(text: &str) -> Result<Self, NotAnId> {
+                number(text).map(Self)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
 }
 
-impl Serialize for ArtifactId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+ids! {
+    /// Names one artifact: 128 random bits as 32 lower-case hexadecimal digits.
+    ArtifactId;
+    /// Names one session, in the same form.
+    SessionId;
 }
 
-impl<'de> Deserialize<'de> for ArtifactId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+/// The 128 bits that an id is made of.
+fn number(text: &str) -> Result<u128, NotAnId> {
+    let ours = text.len() == 32 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    if !ours {
+        return Err(NotAnId);
     }
+    u128::from_str_radix(text, 16).map_err(|_| NotAnId)
 }
 
 #[cfg(test)]
@@ -62,16 +78,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_artifact_id_reads_back_as_itself() {
+    fn an_id_reads_back_as_itself() {
         for _ in 0..1000 {
             let id = ArtifactId::random();
             assert_eq!(id.to_string().parse(), Ok(id));
+            let id = SessionId::random();
+            assert_eq!(serde_json::from_value::<SessionId>(serde_json::to_value(id).unwrap()).unwrap(), id);
         }
         assert_eq!("0".repeat(32).parse::<ArtifactId>().unwrap().to_string(), "0".repeat(32));
     }
 
     #[test]
-    fn nothing_else_is_an_artifact_id() {
+    fn nothing_else_is_an_id() {
         let long = "a".repeat(4096);
         for bad in ["", "..", "../../etc/passwd", "%2e%2e", "+0000000000000000000000000000000", long.as_str()] {
             assert_eq!(bad.parse::<ArtifactId>(), Err(NotAnId), "{bad}");

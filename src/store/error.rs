@@ -34,6 +34,9 @@ pub enum StoreError {
     /// A directory or file that another user owns, or a link in a file's place. Nothing was touched.
     #[error("{} is not a plain file or directory of the user that runs this program", .0.display())]
     NotOurs(PathBuf),
+    /// More than is kept of one session. What was saved before stays.
+    #[error("the state of a session has {bytes} bytes, and at most {limit} are kept")]
+    StateTooLarge { bytes: usize, limit: usize },
     /// Another writer held the database, or every connection was taken, for too long.
     #[error("the database is busy")]
     Busy(#[source] Cause),

@@ -14,6 +14,7 @@ pub mod data_dir;
 mod error;
 mod retention;
 mod schema;
+mod sessions;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -33,13 +34,17 @@ pub use artifacts::{Artifact, Cursor, KIND_FETCH, NewArtifact, NotACursor};
 pub use blobs::Digest;
 pub use error::{Cause, Result, StoreError};
 pub use retention::{Removed, Totals};
+pub use sessions::{Checkpoint, EndState, MAX_SAVED_BYTES, NewSession, SessionRow, SessionState};
 
 use blobs::BlobDir;
 
 /// The open data directory. Clones share it; it is locked against other processes until the last one is dropped.
 #[derive(Clone)]
 pub struct Store {
+    /// Commits are durable when they return.
     pool: SqlitePool,
+    /// Commits outlive the process, and may be lost with the power.
+    checkpoints: SqlitePool,
     blobs: Arc<BlobDir>,
     /// Held from the look at which blobs exist until the row has committed and the file is in place or gone.
     /// So a deleter never removes the file that a writer of the same content is about to name.
@@ -74,8 +79,9 @@ impl Store {
         let pool = schema::connect(&file).await?;
         schema::check(&pool).await?;
         schema::migrate(&pool).await?;
-        let mut store =
-            Self { pool, blobs: Arc::new(blobs), writer: Arc::new(Mutex::new(())), found: Found::default() };
+        let checkpoints = schema::connect_for_checkpoints(&file).await?;
+        let (blobs, writer) = (Arc::new(blobs), Arc::new(Mutex::new(())));
+        let mut store = Self { pool, checkpoints, blobs, writer, found: Found::default() };
         store.found = store.sweep().await?;
         Ok(store)
     }
@@ -95,6 +101,7 @@ impl Store {
     /// Waits for the running write, then closes the database. Later calls fail.
     pub async fn close(&self) {
         let _writer = self.writer.lock().await;
+        self.checkpoints.close().await;
         self.pool.close().await;
     }
 }

@@ -44,13 +44,24 @@ pub(super) async fn refuse_foreign(file: &Path) -> Result<()> {
 
 /// Opens the database, which must exist, for reading and writing. Commits are durable when they return.
 pub(super) async fn connect(file: &Path) -> Result<SqlitePool> {
+    open(file, SqliteSynchronous::Full, CONNECTIONS).await
+}
+
+/// The same database for writes that may be lost with the power, but not with the process: they wait for no disk.
+pub(super) async fn connect_for_checkpoints(file: &Path) -> Result<SqlitePool> {
+    open(file, SqliteSynchronous::Normal, 1).await
+}
+
+async fn open(file: &Path, synchronous: SqliteSynchronous, connections: u32) -> Result<SqlitePool> {
     let options = SqliteConnectOptions::new()
         .filename(file)
         .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
+        .synchronous(synchronous)
         .foreign_keys(true)
+        // Cookies of a closed session must not stay in free pages.
+        .pragma("secure_delete", "ON")
         .busy_timeout(BUSY_TIMEOUT);
-    let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(BUSY_TIMEOUT);
+    let pool = SqlitePoolOptions::new().max_connections(connections).acquire_timeout(BUSY_TIMEOUT);
     Ok(pool.connect_with(options).await?)
 }
 

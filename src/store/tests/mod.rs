@@ -2,4 +2,5 @@ mod artifacts;
 mod durability;
 mod opening;
 mod retention;
+mod sessions;
 mod support;

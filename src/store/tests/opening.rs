@@ -45,7 +45,7 @@ async fn a_newer_schema_is_refused_and_nothing_is_touched() {
     store.put(text("of the future"), NOW).await.unwrap();
     let newer = schema::known_version() + 41;
     sqlx::query(
-        "INSERT INTO _sqlx_migrations SELECT ?, 'later', installed_on, TRUE, checksum, 0 FROM _sqlx_migrations",
+        "INSERT INTO _sqlx_migrations SELECT ?, 'later', installed_on, TRUE, checksum, 0 FROM _sqlx_migrations LIMIT 1",
     )
     .bind(newer)
     .execute(&store.pool)
