@@ -50,6 +50,7 @@ pub struct Config {
     pub lightpanda: LightpandaConfig,
     pub pool: PoolConfig,
     pub fetch: FetchConfig,
+    pub scripts: ScriptConfig,
     pub network: NetworkConfig,
     pub artifacts: ArtifactConfig,
     /// Every number in force by its key, for the status.
@@ -110,6 +111,14 @@ pub struct FetchConfig {
     pub settle: Duration,
     /// Unicode scalar values.
     pub max_chars: usize,
+}
+
+/// Whether and how scripts run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptConfig {
+    pub enabled: bool,
+    pub max_running: usize,
+    pub timeout: Duration,
 }
 
 /// Exemptions from the rule that pages reach public addresses only.

@@ -3,6 +3,7 @@
 //! Two tokens stop the service. The first ends what is new: the listener and the background tasks. The second, some
 //! seconds later, ends the workers, so that every call still under way gets its typed error in time.
 
+mod scripts;
 mod status;
 mod tasks;
 
@@ -23,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use crate::api::fetch::FetchLimits;
 use crate::api::guard::Guard;
 use crate::api::hosts::AllowedHosts;
+use crate::api::scripts::ScriptLimits;
 use crate::api::server::{ServerLimits, serve_connections};
 use crate::api::system::Readiness;
 use crate::api::{self, ApiState};
@@ -32,7 +34,7 @@ use crate::app::fetch::load::Loader;
 use crate::browser::lightpanda::{Lightpanda, LightpandaFlags};
 use crate::browser::pool::{Launcher, Pool, PoolOptions};
 use crate::browser::{BrowserError, worker};
-use crate::config::Config;
+use crate::config::{Config, LightpandaConfig};
 use crate::domain::network::NetworkPolicy;
 use crate::egress::outlet::Outlet;
 use crate::install;
@@ -131,7 +133,9 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     let tracker = TaskTracker::new();
     let (shutdown, end) = (CancellationToken::new(), CancellationToken::new());
     let outlet = open_outlet(&config, address, &tracker, &end).await?;
-    let pool = start_pool(&config, &data_dir, owner, outlet.lightpanda_flags(), &tracker, &end);
+    let flags = lightpanda_flags(&config, outlet.lightpanda_flags());
+    let scripts = scripts::scripts(&config, &data_dir, owner.clone(), flags.clone(), &tracker, &end);
+    let pool = start_pool(&config, &data_dir, owner, flags, &tracker, &end);
     let artifacts = Arc::new(Artifacts::new(store.clone(), retention(&config)));
     let engine = Arc::new(Lightpanda::new(pool.clone(), tracker.clone()));
     let fetcher = Fetcher::new(Loader { engine, outlet: Arc::clone(&outlet) }, store.clone());
@@ -151,6 +155,8 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         fetcher,
         fetch_limits: fetch_limits(&config),
         artifacts,
+        scripts,
+        script_limits: ScriptLimits { timeout: config.scripts.timeout, max_timeout: config.fetch.max_timeout },
     });
     let limits = ServerLimits { drain: DRAIN_LIMIT, ..ServerLimits::default() };
     let serving = serve_connections(listener, router, limits, shutdown.clone(), tracker.clone());
@@ -255,22 +261,25 @@ async fn open_outlet(
     Ok(Arc::new(outlet))
 }
 
+fn lightpanda_flags(config: &Config, network: Vec<String>) -> LightpandaFlags {
+    LightpandaFlags {
+        network,
+        http_timeout: config.fetch.max_timeout,
+        max_response_bytes: config.pool.max_response_bytes,
+        page_heap_mb: config.pool.page_heap_mb,
+        connections: config.pool.connections_per_worker,
+    }
+}
+
 fn start_pool(
     config: &Config,
     data_dir: &DataDir,
     owner: String,
-    network_flags: Vec<String>,
+    flags: LightpandaFlags,
     tracker: &TaskTracker,
     end: &CancellationToken,
 ) -> Pool {
     let pool = &config.pool;
-    let flags = LightpandaFlags {
-        network: network_flags,
-        http_timeout: config.fetch.max_timeout,
-        max_response_bytes: pool.max_response_bytes,
-        page_heap_mb: pool.page_heap_mb,
-        connections: pool.connections_per_worker,
-    };
     let options = PoolOptions {
         workers: pool.workers,
         connections_per_worker: pool.connections_per_worker,
@@ -286,18 +295,22 @@ fn start_pool(
     Pool::start(options, launcher, tracker.clone(), end.clone())
 }
 
-/// Resolves the binary at each start, so that a replaced build is picked up by the next worker.
 fn launcher(config: &Config, data_dir: &DataDir, owner: String, flags: LightpandaFlags) -> Launcher {
     let (lightpanda, bin, run) = (config.lightpanda.clone(), data_dir.bin(), data_dir.run());
     let started = AtomicU64::new(0);
     Box::new(move |_slot| {
-        let found = install::find(lightpanda.command.as_deref(), &bin, lightpanda.search_path.as_deref());
-        let found = found.map_err(|error| BrowserError::NoEngine { reason: error.to_string() })?;
+        let binary = engine_binary(&lightpanda, &bin)?;
         // A number of its own: a worker that is still ending may listen on the one before.
         let number = started.fetch_add(1, Ordering::Relaxed);
         let socket: PathBuf = run.join(format!("w{number}.sock"));
-        Ok(flags.command(found.path, socket, &run, &owner))
+        Ok(flags.command(binary, socket, &run, &owner))
     })
+}
+
+/// Resolved at each start of a process, so that the next one picks up a replaced build.
+fn engine_binary(lightpanda: &LightpandaConfig, bin: &Path) -> Result<PathBuf, BrowserError> {
+    let found = install::find(lightpanda.command.as_deref(), bin, lightpanda.search_path.as_deref());
+    found.map(|found| found.path).map_err(|error| BrowserError::NoEngine { reason: error.to_string() })
 }
 
 /// Names the data directory in the environment of its workers, without telling its path.

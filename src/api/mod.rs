@@ -24,6 +24,7 @@ pub mod guard;
 pub mod hosts;
 pub mod openapi;
 pub mod problem;
+pub mod scripts;
 pub mod server;
 pub mod system;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub mod tokens;
 
 use crate::app::artifacts::Artifacts;
 use crate::app::fetch::Fetcher;
+use crate::app::scripts::Scripts;
 use guard::Guard;
 use system::{Readiness, StatusSource};
 
@@ -44,6 +46,8 @@ pub struct ApiState {
     pub fetcher: Fetcher,
     pub fetch_limits: fetch::FetchLimits,
     pub artifacts: Arc<Artifacts>,
+    pub scripts: Scripts,
+    pub script_limits: scripts::ScriptLimits,
 }
 
 /// The whole API, ready to be served.
@@ -65,6 +69,7 @@ fn routes() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(artifacts::list))
         .routes(routes!(artifacts::get, artifacts::delete))
         .routes(routes!(artifacts::content))
+        .routes(routes!(scripts::run))
 }
 
 /// Every layer, the outermost first. They also cover what has no route.

@@ -2,3 +2,4 @@
 
 pub mod artifacts;
 pub mod fetch;
+pub mod scripts;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use chromiumoxide::types::Command;
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
@@ -307,7 +308,7 @@ where
 
 /// Hands an answer to its call and an event to the reader. What fits neither is counted and dropped.
 fn deliver(text: &str, waiting: &mut Waiting, events: &mpsc::UnboundedSender<Notice>) {
-    let Some(message) = decode(text) else {
+    let Some(message) = decode::<Incoming>(text) else {
         metrics::counter!("pandarium_cdp_unreadable_messages_total").increment(1);
         return;
     };
@@ -329,7 +330,8 @@ fn deliver(text: &str, waiting: &mut Waiting, events: &mpsc::UnboundedSender<Not
     let _ = reply.send(answer);
 }
 
-fn decode(text: &str) -> Option<Incoming> {
+/// JSON of an engine.
+pub(super) fn decode<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok().or_else(|| serde_json::from_str(&replace_lone_surrogates(text)).ok())
 }
 

@@ -38,7 +38,7 @@ use crate::domain::deadline::Deadline;
 
 /// Lightpanda ends a script that keeps its thread for so long, and closes the connection. It is above any evaluation
 /// of ours, so that it ends only what a page does by itself.
-const WATCHDOG: Duration = Duration::from_secs(30);
+pub(super) const WATCHDOG: Duration = Duration::from_secs(30);
 /// The name of our world in each document.
 const WORLD_NAME: &str = "pandarium";
 /// How long the disposal of a context may take before the connection is dropped instead.

@@ -7,6 +7,7 @@ pub mod cdp;
 pub mod gate;
 pub mod lightpanda;
 pub mod pool;
+pub mod script;
 pub mod wait;
 pub mod worker;
 

@@ -4,6 +4,8 @@
 //! leave a zombie. Its environment is empty but for what is set here: an inherited `http_proxy`, for one, would carry
 //! its requests past every address check.
 
+pub mod job;
+
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -78,7 +80,7 @@ impl Worker {
         let end = CancellationToken::new();
         let (ended_sender, ended) = watch::channel(None);
         let pid = child.id().unwrap_or_default();
-        let _task = tracker.spawn(reap(child, command.socket.clone(), end.clone(), ended_sender));
+        let _task = tracker.spawn(reap(child, Some(command.socket.clone()), end.clone(), ended_sender));
         let worker = Self { pid, socket: command.socket.clone(), started: Instant::now(), stderr, ended, end };
         worker.wait_until_listening(&command.binary, limit).await?;
         Ok(worker)
@@ -121,10 +123,7 @@ impl Worker {
 
     /// Resident memory in bytes, where the system tells (Linux).
     pub fn resident_bytes(&self) -> Option<u64> {
-        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.pid)).ok()?;
-        let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-        let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??;
-        Some(pages * u64::try_from(page_bytes).ok()?)
+        resident_bytes(self.pid)
     }
 
     pub fn has_ended(&self) -> bool {
@@ -150,25 +149,42 @@ impl Drop for Worker {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the place that starts engine processes")]
+fn resident_bytes(pid: u32) -> Option<u64> {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    let page_bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??;
+    Some(pages * u64::try_from(page_bytes).ok()?)
+}
+
 fn spawn(command: &WorkerCommand) -> std::io::Result<Child> {
-    Command::new(&command.binary)
-        .args(&command.arguments)
+    let mut process = prepared(&command.binary, &command.arguments, &command.home, &command.owner);
+    process.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
+}
+
+/// What all engine processes have in common.
+#[expect(clippy::disallowed_methods, reason = "this is the place that starts engine processes")]
+fn prepared(binary: &Path, arguments: &[String], home: &Path, owner: &str) -> Command {
+    let mut process = Command::new(binary);
+    process
+        .args(arguments)
         .env_clear()
         .env("LIGHTPANDA_DISABLE_TELEMETRY", "true")
-        .env("HOME", &command.home)
-        .env(OWNER_VARIABLE, &command.owner)
-        .current_dir(&command.home)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .env("HOME", home)
+        .env(OWNER_VARIABLE, owner)
+        .current_dir(home)
         .stderr(Stdio::piped())
         .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
+        .kill_on_drop(true);
+    process
 }
 
 /// Waits for the process, or kills its group and then waits for it.
-async fn reap(mut child: Child, socket: PathBuf, end: CancellationToken, ended: watch::Sender<Option<ExitStatus>>) {
+async fn reap(
+    mut child: Child,
+    socket: Option<PathBuf>,
+    end: CancellationToken,
+    ended: watch::Sender<Option<ExitStatus>>,
+) {
     let group = child.id();
     let early = tokio::select! {
         status = child.wait() => Some(status),
@@ -182,8 +198,10 @@ async fn reap(mut child: Child, socket: PathBuf, end: CancellationToken, ended: 
             child.wait().await
         }
     };
-    // It may never have come to listen.
-    let _ = tokio::fs::remove_file(&socket).await;
+    if let Some(socket) = socket {
+        // It may never have come to listen.
+        let _ = tokio::fs::remove_file(&socket).await;
+    }
     match status {
         Ok(status) => {
             let _ = ended.send(Some(status));

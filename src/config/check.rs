@@ -16,7 +16,7 @@ use super::keys::{self, ALL, Key, Kind};
 use super::settings::Settings;
 use super::{
     ArtifactConfig, Config, FetchConfig, InstallPolicy, LightpandaConfig, LightpandaSource, LogConfig, LogFormat,
-    MEBIBYTE, NetworkConfig, PoolConfig,
+    MEBIBYTE, NetworkConfig, PoolConfig, ScriptConfig,
 };
 use crate::domain::network::HostPort;
 use crate::domain::secret::Secret;
@@ -48,6 +48,11 @@ impl Checker<'_> {
             lightpanda: self.lightpanda(environment)?,
             pool: self.pool(),
             fetch: self.fetch(),
+            scripts: ScriptConfig {
+                enabled: self.parse(&keys::SCRIPTS).unwrap_or_default(),
+                max_running: self.integer(&keys::MAX_SCRIPTS),
+                timeout: self.seconds(&keys::SCRIPT_TIMEOUT_S),
+            },
             network: NetworkConfig {
                 allow_private: self.list(&keys::ALLOW_PRIVATE, |text| text.parse().ok()),
                 trusted_cidrs: self.list(&keys::TRUSTED_CIDRS, |text| text.parse().ok()),
@@ -158,6 +163,11 @@ impl Checker<'_> {
             self.fault(&keys::APPROVER_TOKEN, "is the same as token: an agent must not be able to approve");
         }
         self.not_above(&keys::FETCH_TIMEOUT_S, &keys::MAX_TIMEOUT_S, config.fetch.timeout > config.fetch.max_timeout);
+        self.not_above(
+            &keys::SCRIPT_TIMEOUT_S,
+            &keys::MAX_TIMEOUT_S,
+            config.scripts.timeout > config.fetch.max_timeout,
+        );
         let resident = config.pool.worker_max_resident_bytes > config.pool.worker_hard_resident_bytes;
         self.not_above(&keys::WORKER_MAX_RESIDENT_MB, &keys::WORKER_HARD_RESIDENT_MB, resident);
         for exempt in config.network.allow_private.iter().filter(|exempt| config.reaches_itself(exempt, config.listen))

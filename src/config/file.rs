@@ -65,6 +65,7 @@ fn place(error: &toml::de::Error, text: &str) -> String {
 fn text_of(key: &Key, value: &Value) -> Option<String> {
     match (&key.kind, value) {
         (Kind::Integer { .. }, Value::Integer(number)) => Some(number.to_string()),
+        (Kind::Boolean, Value::Boolean(is_on)) => Some(is_on.to_string()),
         (Kind::List(_), Value::Array(entries)) => {
             let entries = entries.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
             Some(entries.join(","))
@@ -77,6 +78,7 @@ fn text_of(key: &Key, value: &Value) -> Option<String> {
 fn toml_type(key: &Key) -> &'static str {
     match key.kind {
         Kind::Integer { .. } => "an integer",
+        Kind::Boolean => "true or false",
         Kind::List(_) => "an array of strings",
         Kind::Text(_) | Kind::Secret(_) | Kind::Choice(_) => "a string",
     }

@@ -69,6 +69,7 @@ fn value_name(key: &Key) -> &'static str {
     match key.kind {
         Kind::Text(_) => "VALUE",
         Kind::Secret(_) => "SECRET",
+        Kind::Boolean => "BOOL",
         Kind::Choice(_) => "WORD",
         Kind::Integer { .. } => "N",
         Kind::List(_) => "LIST",

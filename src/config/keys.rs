@@ -30,10 +30,14 @@ pub enum Kind {
     Text(&'static str),
     /// As [`Kind::Text`], and never shown.
     Secret(&'static str),
+    Boolean,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A whole number, both ends included.
-    Integer { min: u64, max: u64 },
+    Integer {
+        min: u64,
+        max: u64,
+    },
     /// Comma-separated in a flag or a variable, an array of strings in the file. What each entry must be, in words.
     List(&'static str),
 }
@@ -92,6 +96,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(what) | Self::Secret(what) => f.write_str(what),
+            Self::Boolean => f.write_str("true or false"),
             Self::Choice(words) => write!(f, "one of {}", words.join(", ")),
             Self::Integer { min, max: u64::MAX } => write!(f, "a whole number from {min}"),
             Self::Integer { min, max } => write!(f, "a whole number from {min} to {max}"),
@@ -342,6 +347,35 @@ pub static MAX_CHARS: Key = Key {
     place: Place::Service,
 };
 
+pub static SCRIPTS: Key = Key {
+    name: "scripts",
+    kind: Kind::Boolean,
+    default: Default::Fixed("false"),
+    meaning: "Whether POST /v1/scripts/run runs PandaScripts: trusted programs, each in a Lightpanda process of its own",
+    place: Place::Service,
+};
+
+pub static MAX_SCRIPTS: Key = Key {
+    name: "max_scripts",
+    kind: Kind::Integer { min: 1, max: 1024 },
+    default: Default::Derived("the number of cores", |_, _| {
+        Some(thread::available_parallelism().map_or(1, usize::from).min(1024).to_string())
+    }),
+    meaning: "Scripts that run at once; the next one gets pool_exhausted at once",
+    place: Place::Service,
+};
+
+pub static SCRIPT_TIMEOUT_S: Key = Key {
+    name: "script_timeout_s",
+    kind: Kind::Integer { min: 1, max: 86_400 },
+    default: Default::Derived("30, or max_timeout_s if that is less", |_, settings| {
+        let ceiling = settings.text(&MAX_TIMEOUT_S)?.parse().unwrap_or(u64::MAX);
+        Some(ceiling.min(30).to_string())
+    }),
+    meaning: "The deadline of a script that names none, in seconds; at most max_timeout_s",
+    place: Place::Service,
+};
+
 pub static ALLOW_PRIVATE: Key = Key {
     name: "allow_private",
     kind: Kind::List("HOST:PORT, such as 127.0.0.1:8080"),
@@ -375,7 +409,7 @@ pub static ARTIFACT_MAX_TOTAL_BYTES: Key = Key {
 };
 
 /// Every key, in the order of `--help` and `pandarium config`.
-pub static ALL: [&Key; 31] = [
+pub static ALL: [&Key; 34] = [
     &CONFIG,
     &DATA_DIR,
     &LOG,
@@ -403,6 +437,9 @@ pub static ALL: [&Key; 31] = [
     &WORKER_HARD_RESIDENT_MB,
     &SETTLE_MS,
     &MAX_CHARS,
+    &SCRIPTS,
+    &MAX_SCRIPTS,
+    &SCRIPT_TIMEOUT_S,
     &ALLOW_PRIVATE,
     &TRUSTED_CIDRS,
     &ARTIFACT_MAX_AGE_S,

@@ -23,7 +23,7 @@ fn line(key: &Key, settings: &Settings) -> String {
 fn value(key: &Key, text: &str) -> String {
     match key.kind {
         Kind::Secret(_) => quoted(MASK),
-        Kind::Integer { .. } => text.to_owned(),
+        Kind::Integer { .. } | Kind::Boolean => text.to_owned(),
         Kind::List(_) => {
             let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
             Value::Array(entries.map(Value::from).collect()).to_string()

@@ -96,6 +96,7 @@ fn without_any_source_the_defaults_hold() {
     assert_eq!(config.pool.worker_hard_resident_bytes, (4 * 256 + 256) * MEBIBYTE);
     assert!((1..=8).contains(&config.pool.workers));
     assert_eq!((config.limits["settle_ms"], config.limits["max_timeout_s"]), (2_000, 600));
+    assert_eq!((config.scripts.enabled, config.scripts.timeout), (false, Duration::from_secs(30)));
     assert!(config.network.allow_private.is_empty() && config.network.trusted_cidrs.is_empty());
 }
 
@@ -117,6 +118,17 @@ fn flags_win_over_environment_over_file_over_defaults() {
         let toml = loaded.to_toml();
         let line = toml.lines().find(|line| line.starts_with("queue_limit")).unwrap();
         assert!(line.starts_with(&format!("queue_limit = {expected}  # {source}")), "{line}");
+    }
+}
+
+#[test]
+fn a_switch_is_true_or_false_in_every_source() {
+    assert!(Sources::new().file("scripts = true").config().scripts.enabled);
+    assert!(Sources::new().env("SCRIPTS", "true").config().scripts.enabled);
+    assert!(!Sources::new().file("scripts = true").flag("scripts", "false").config().scripts.enabled);
+    for sources in [Sources::new().file("scripts = 'true'"), Sources::new().env("SCRIPTS", "1")] {
+        let fault = sources.fault();
+        assert!(fault.starts_with("scripts (") && fault.contains("expected true or false"), "{fault}");
     }
 }
 

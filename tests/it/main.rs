@@ -12,5 +12,6 @@ mod fetch;
 mod golden;
 mod reading;
 mod scoring;
+mod scripts;
 mod service;
 mod support;

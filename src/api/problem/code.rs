@@ -68,7 +68,7 @@ codes! {
         "Correct the request; /openapi.json describes each call.";
     Unauthorized "unauthorized" UNAUTHORIZED "Token missing or wrong" false ApprovalOrRefusal
         "Send `Authorization: Bearer TOKEN`; `pandarium token` says where the token is kept.";
-    Forbidden "forbidden" FORBIDDEN "Not allowed with this token" false ApprovalOrRefusal
+    Forbidden "forbidden" FORBIDDEN "Not allowed" false ApprovalOrRefusal
         "This call needs the approver token.";
     NetworkBlocked "network_blocked" FORBIDDEN "Address not allowed" false ApprovalOrRefusal
         "Only public http and https addresses may be opened; a person can exempt one host and port in the configuration.";

@@ -20,6 +20,7 @@ use crate::api::fetch::FetchLimits;
 use crate::api::guard::Guard;
 use crate::api::hosts::AllowedHosts;
 use crate::api::problem::ProblemDocument;
+use crate::api::scripts::ScriptLimits;
 use crate::api::server::{ServerLimits, serve_connections};
 use crate::api::system::{Readiness, StatusReport, StatusSource};
 use crate::api::tokens::Tokens;
@@ -27,6 +28,7 @@ use crate::api::{ApiState, docs, layered, routes};
 use crate::app::artifacts::{Artifacts, Retention};
 use crate::app::fetch::Fetcher;
 use crate::app::fetch::load::Loader;
+use crate::app::scripts::Scripts;
 use crate::browser::BrowserError;
 use crate::browser::lightpanda::Lightpanda;
 use crate::browser::pool::{Pool, PoolOptions};
@@ -180,6 +182,8 @@ pub async fn router_for(port: u16) -> (Router, watch::Sender<Readiness>, mpsc::U
         fetcher,
         fetch_limits,
         artifacts,
+        scripts: Scripts::new(None, 1),
+        script_limits: ScriptLimits { timeout: PATIENCE, max_timeout: PATIENCE },
     };
     let guard = Arc::clone(&state.guard);
     let (api, _) = routes().split_for_parts();
